@@ -1,0 +1,24 @@
+# verbena_drop_in(TARGET VERSION_MAP FILE): what a library needs that takes the place of a system library
+# inside a program we know nothing of.
+#
+# - It exports what the version map names, nothing else.
+# - It brings its own libstdc++ and libgcc, so that it doesn't matter which ones the program has.
+# - It can't be unloaded: its background thread runs in its code.
+# - Every symbol must resolve when it is linked, not in a user's program.
+function(verbena_drop_in target)
+  cmake_parse_arguments(arg "" "VERSION_MAP" "" ${ARGN})
+  cmake_path(ABSOLUTE_PATH arg_VERSION_MAP OUTPUT_VARIABLE map)
+  target_link_options(
+    ${target}
+    PRIVATE
+    -Wl,--version-script=${map}
+    -Wl,--exclude-libs,ALL
+    -Wl,-Bsymbolic-functions
+    -Wl,-z,nodelete
+    -Wl,-z,now)
+  if(NOT VERBENA_SANITIZE)
+    # A sanitizer's run-time library is found in the executable only, so -z defs can't hold there.
+    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc -Wl,-z,defs)
+  endif()
+  set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${map})
+endfunction()
