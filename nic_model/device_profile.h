@@ -1,0 +1,37 @@
+// What a device says of itself: identity and limits. Programs read it through ibv_query_device()
+// and meet these limits; the Nic enforces them.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace verbena::nic {
+
+struct DeviceProfile {
+  std::string_view name = "verbena";
+  std::uint32_t vendor_id = 0;
+  std::uint32_t vendor_part_id = 0;
+  std::uint32_t hw_ver = 0;
+  std::string_view fw_ver = "1.0.0";
+
+  std::uint64_t mr_bytes_max = ~std::uint64_t{0};
+  /// Bitmap of supported page sizes: 4 KiB and everything above.
+  std::uint64_t page_size_cap = 0xFFFF'F000;
+  std::uint32_t qp_max = 1U << 20;
+  std::uint32_t qp_wr_max = 1U << 15;
+  std::uint32_t sge_max = 32;
+  std::uint32_t cq_max = 1U << 16;
+  std::uint32_t cqe_max = (1U << 22) - 1;
+  std::uint32_t mr_max = 1U << 20;
+  std::uint32_t pd_max = 1U << 16;
+  /// Outstanding RDMA READs and atomics of a QP, as responder and as initiator (IBTA: 8 bits).
+  std::uint8_t qp_rd_atom_max = 128;
+  std::uint32_t inline_bytes_max = 1024;
+  /// As the verbs attribute local_ca_ack_delay: 4.096 us * 2^n.
+  std::uint8_t local_ca_ack_delay = 15;
+};
+
+/// The default: generous limits, nothing imitated.
+[[nodiscard]] const DeviceProfile& default_profile() noexcept;
+
+}  // namespace verbena::nic

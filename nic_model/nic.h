@@ -1,0 +1,157 @@
+// The NIC: the device that the real-time engine and the simulator drive alike.
+//
+// One Nic is single-threaded state: the caller serialises all calls (only Cq::poll() may run beside
+// them). It never reads a clock, never blocks, never throws. Its methods are of four kinds:
+//
+//   commands       create_*, modify_*, destroy_*, post_*, req_notify_cq
+//   events in      on_frame(now, frame), on_timer(now)
+//   effects out    poll_transmit(now, sink), poll_event(), poll_cq_notification(); completions in
+//   CQs next deadline  next_timeout()
+//
+// After any command or event, call poll_transmit() until it returns idle (or blocked), then
+// poll_event() and poll_cq_notification() until they are empty, then sleep until next_timeout().
+// `now` must never go backwards.
+//
+// Objects belong to the Nic and live until their destroy call; the references that creation returns
+// stay valid until then. Objects carry a `cookie` of their creator, never read here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "nic_model/cq.h"
+#include "nic_model/device_profile.h"
+#include "nic_model/types.h"
+#include "proto/counters.h"
+#include "proto/packet_sink.h"
+#include "proto/verdict.h"
+#include "proto/work.h"
+
+namespace verbena::nic {
+
+class Qp;
+
+/// A protection domain: a number and the count of objects in it.
+struct Pd {
+  PdId id{};
+  std::uint32_t users = 0;
+};
+
+/// A registered memory region.
+struct Mr {
+  std::byte* host = nullptr;
+  std::uint64_t length = 0;
+  /// The address by which SGEs and peers name the first byte.
+  Va iova{};
+  Access access = Access::none;
+  Lkey lkey{};
+  Rkey rkey{};
+  Pd* pd = nullptr;
+};
+
+struct QpInitAttr {
+  QpType type = QpType::rc;
+  Cq* send_cq = nullptr;
+  Cq* recv_cq = nullptr;
+  QpCaps caps;
+  bool signal_all = false;
+  std::uintptr_t cookie = 0;
+};
+
+/// An affiliated or unaffiliated asynchronous event; at most one of qp and cq is set.
+struct AsyncEvent {
+  AsyncEventType type = AsyncEventType::device_fatal;
+  Qp* qp = nullptr;
+  Cq* cq = nullptr;
+  std::uint8_t port = 1;
+};
+
+enum class TransmitStatus : std::uint8_t {
+  /// Nothing left to send now.
+  idle,
+  /// The budget is used up; there is more.
+  more,
+  /// There is more, but the sink had no room: call again when it has.
+  blocked,
+};
+
+class Nic {
+ public:
+  /// `seed` feeds what must be unpredictable to peers but reproducible in a test: the key tags.
+  Nic(const DeviceProfile& profile, NicConfig config, std::uint64_t seed);
+  ~Nic();
+  Nic(const Nic&) = delete;
+  Nic& operator=(const Nic&) = delete;
+
+  // Getters.
+  [[nodiscard]] const DeviceProfile& profile() const;
+  [[nodiscard]] const NicConfig& config() const;
+  [[nodiscard]] const Counters& counters() const;
+  /// Objects alive, for leak checks and reports.
+  struct ObjectCounts {
+    std::uint32_t pds = 0, mrs = 0, cqs = 0, qps = 0;
+  };
+  [[nodiscard]] ObjectCounts object_counts() const;
+
+  // Commands: resources. Destroying what others use is refused with `busy`.
+  [[nodiscard]] Result<Pd*, NicError> alloc_pd();
+  [[nodiscard]] Result<void, NicError> dealloc_pd(Pd& pd);
+  /// Registers [host, host + length), named `iova` by keys. remote_write and remote_atomic need
+  /// local_write (IBTA vol 1, 10.6.3.1). The memory must stay mapped until deregistration.
+  [[nodiscard]] Result<Mr*, NicError> reg_mr(Pd& pd, std::byte* host, std::uint64_t length, Va iova,
+                                             Access access);
+  [[nodiscard]] Result<void, NicError> dereg_mr(Mr& mr);
+  [[nodiscard]] Result<Cq*, NicError> create_cq(std::uint32_t cqe, std::uintptr_t cookie);
+  [[nodiscard]] Result<void, NicError> destroy_cq(Cq& cq);
+  /// Asks for one notification at the next (solicited) completion; those in the ring don't count.
+  void req_notify_cq(Cq& cq, bool solicited_only);
+
+  // Commands: queue pairs.
+  /// QPNs [first, first + count) may be given to QPs created from now on.
+  void add_qpn_block(Qpn first, std::uint32_t count);
+  /// Caps may come out larger than asked for; qp_caps() tells.
+  [[nodiscard]] Result<Qp*, NicError> create_qp(Pd& pd, const QpInitAttr& attr);
+  /// `mask` is of qp_attr_mask: checked against the table of required and optional attributes.
+  [[nodiscard]] Result<void, NicError> modify_qp(Time now, Qp& qp, const QpAttr& attr,
+                                                 std::uint32_t mask);
+  [[nodiscard]] QpAttr query_qp(const Qp& qp) const;
+  [[nodiscard]] Result<void, NicError> destroy_qp(Qp& qp);
+  [[nodiscard]] Qp* find_qp(Qpn qpn) const;
+
+  [[nodiscard]] Result<void, PostError> post_send(Time now, Qp& qp, const SendWr& wr);
+  [[nodiscard]] Result<void, PostError> post_recv(Qp& qp, const RecvWr& wr);
+
+  // Events in.
+  /// A whole Ethernet frame without FCS. Its bytes are read during the call only.
+  RxVerdict on_frame(Time now, ByteView frame);
+  void on_timer(Time now);
+
+  // Effects out.
+  /// Sends what is due, round robin over QPs, at most `frames_max` frames.
+  TransmitStatus poll_transmit(Time now, FrameSink& sink, std::uint32_t frames_max = 64);
+  [[nodiscard]] std::optional<AsyncEvent> poll_event();
+  /// The next CQ whose armed notification fired.
+  [[nodiscard]] Cq* poll_cq_notification();
+
+  /// When on_timer() wants to be called; time_never if nothing waits.
+  [[nodiscard]] Time next_timeout() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// What is public about a queue pair.
+[[nodiscard]] Qpn qpn_of(const Qp& qp);
+[[nodiscard]] QpState state_of(const Qp& qp);
+[[nodiscard]] QpType type_of(const Qp& qp);
+[[nodiscard]] const QpCaps& qp_caps(const Qp& qp);
+[[nodiscard]] std::uintptr_t cookie_of(const Qp& qp);
+
+}  // namespace verbena::nic

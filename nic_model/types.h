@@ -1,0 +1,153 @@
+// The attributes of the NIC's objects, as the verbs know them (IBTA vol 1, chapters 10 and 11), in
+// our own types. The values of the enumerators and mask bits are those of the verbs ABI.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/time.h"
+#include "proto/gid.h"
+#include "proto/inet/ip_address.h"
+#include "proto/inet/mac_address.h"
+#include "proto/memory_access.h"
+
+namespace verbena::nic {
+
+/// Why a command failed. The verbs layer turns each into an errno.
+enum class NicError : std::uint8_t {
+  /// An argument is out of its range or contradicts the object's state (EINVAL).
+  invalid_argument,
+  /// A limit of the device is reached (ENOMEM).
+  limit_reached,
+  /// Other objects still use this one (EBUSY; IBTA C11-17).
+  busy,
+  /// Not offered by this device (EOPNOTSUPP).
+  unsupported,
+  /// No QPN left: give the Nic another block (add_qpn_block) and call again.
+  qpns_exhausted,
+};
+
+enum class QpType : std::uint8_t { rc = 2, uc = 3, ud = 4 };
+
+/// Queue pair states (IBTA vol 1, 10.3.1).
+enum class QpState : std::uint8_t { reset, init, rtr, rts, sqd, sqe, err };
+
+[[nodiscard]] const char* name_of(QpState state) noexcept;
+
+/// Path MTU as the verbs code it: 256 << (code - 1) bytes.
+enum class Mtu : std::uint8_t { mtu_256 = 1, mtu_512, mtu_1024, mtu_2048, mtu_4096 };
+
+[[nodiscard]] constexpr std::uint32_t mtu_bytes(Mtu mtu) {
+  return std::uint32_t{128} << static_cast<unsigned>(mtu);
+}
+
+/// Which attributes a modify_qp() carries: bit values of ibv_qp_attr_mask.
+namespace qp_attr_mask {
+inline constexpr std::uint32_t state = 1U << 0;
+inline constexpr std::uint32_t cur_state = 1U << 1;
+inline constexpr std::uint32_t en_sqd_async_notify = 1U << 2;
+inline constexpr std::uint32_t access_flags = 1U << 3;
+inline constexpr std::uint32_t pkey_index = 1U << 4;
+inline constexpr std::uint32_t port = 1U << 5;
+inline constexpr std::uint32_t qkey = 1U << 6;
+inline constexpr std::uint32_t av = 1U << 7;
+inline constexpr std::uint32_t path_mtu = 1U << 8;
+inline constexpr std::uint32_t timeout = 1U << 9;
+inline constexpr std::uint32_t retry_cnt = 1U << 10;
+inline constexpr std::uint32_t rnr_retry = 1U << 11;
+inline constexpr std::uint32_t rq_psn = 1U << 12;
+inline constexpr std::uint32_t max_qp_rd_atomic = 1U << 13;
+inline constexpr std::uint32_t alt_path = 1U << 14;
+inline constexpr std::uint32_t min_rnr_timer = 1U << 15;
+inline constexpr std::uint32_t sq_psn = 1U << 16;
+inline constexpr std::uint32_t max_dest_rd_atomic = 1U << 17;
+inline constexpr std::uint32_t path_mig_state = 1U << 18;
+inline constexpr std::uint32_t cap = 1U << 19;
+inline constexpr std::uint32_t dest_qpn = 1U << 20;
+inline constexpr std::uint32_t rate_limit = 1U << 25;
+}  // namespace qp_attr_mask
+
+/// Address vector (IBTA vol 1, 11.2.2.1). RoCE needs a GRH always.
+struct AddressVector {
+  Gid dgid;
+  std::uint32_t flow_label = 0;
+  std::uint8_t sgid_index = 0;
+  std::uint8_t hop_limit = 0;
+  std::uint8_t traffic_class = 0;
+  std::uint8_t sl = 0;
+  std::uint8_t port = 1;
+  bool has_grh = false;
+};
+
+struct QpAttr {
+  QpState state = QpState::reset;
+  QpState cur_state = QpState::reset;
+  bool en_sqd_async_notify = false;
+  Access access_flags = Access::none;
+  std::uint16_t pkey_index = 0;
+  std::uint8_t port = 1;
+  Qkey qkey{};
+  AddressVector av;
+  Mtu path_mtu = Mtu::mtu_1024;
+  /// ACK timeout code: 4.096 us * 2^timeout, 0 = never.
+  std::uint8_t timeout = 0;
+  std::uint8_t retry_cnt = 0;
+  /// 7 = without end.
+  std::uint8_t rnr_retry = 0;
+  Psn rq_psn;
+  Psn sq_psn;
+  std::uint8_t max_rd_atomic = 0;
+  std::uint8_t max_dest_rd_atomic = 0;
+  /// RNR NAK timer code (IBTA vol 1, table 45); 0 means 655.36 ms, not "fastest".
+  std::uint8_t min_rnr_timer = 0;
+  Qpn dest_qpn{};
+};
+
+struct QpCaps {
+  std::uint32_t send_wr_max = 0;
+  std::uint32_t recv_wr_max = 0;
+  std::uint32_t send_sge_max = 0;
+  std::uint32_t recv_sge_max = 0;
+  std::uint32_t inline_bytes_max = 0;
+};
+
+/// A row of the GID table.
+struct GidEntry {
+  Gid gid;
+  enum class Type : std::uint8_t { roce_v1, roce_v2 } type = Type::roce_v2;
+};
+
+/// What the owner decides when it creates a Nic.
+struct NicConfig {
+  std::uint64_t node_guid = 0;
+  inet::MacAddress mac;
+  /// MTU of the port; a QP's path MTU may not exceed it.
+  Mtu mtu_max = Mtu::mtu_4096;
+  std::vector<GidEntry> gids;
+  /// The ACK timer of a QP never runs shorter than this. Hardware has such a floor as well; in real
+  /// time it absorbs the time for which the peer's process is not scheduled. 0 in the simulator.
+  Duration ack_timeout_min{0};
+};
+
+/// Asynchronous events: values of ibv_event_type.
+enum class AsyncEventType : std::uint8_t {
+  cq_err = 0,
+  qp_fatal = 1,
+  qp_req_err = 2,
+  qp_access_err = 3,
+  comm_est = 4,
+  sq_drained = 5,
+  path_mig = 6,
+  path_mig_err = 7,
+  device_fatal = 8,
+  port_active = 9,
+  port_err = 10,
+  gid_change = 18,
+};
+
+[[nodiscard]] const char* name_of(AsyncEventType type) noexcept;
+
+}  // namespace verbena::nic

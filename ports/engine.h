@@ -1,0 +1,85 @@
+// The engine: runs one Nic in real time (docs/ARCHITECTURE.md, "The engine: who runs the NIC").
+//
+// The Nic is guarded by one lock and driven from two sides. A thread that polls or posts runs it
+// inline when the lock is free; a background thread runs it when nobody else does, asleep in epoll
+// until a frame, a doorbell or a timer. The background thread keeps out of the way of a polling
+// application: while someone ran the engine within the last `polling_grace`, it only watches
+// timers.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "nic_model/nic.h"
+#include "ports/device_config.h"
+#include "ports/port.h"
+
+namespace verbena::ports {
+
+/// Hears what the Nic has to say. Called with the engine's lock held: be brief, and call nothing
+/// of the engine.
+class EngineListener {
+ public:
+  virtual ~EngineListener() = default;
+  virtual void on_async_event(const nic::AsyncEvent& event) = 0;
+  /// The armed notification of `cq` fired.
+  virtual void on_cq_notification(nic::Cq& cq) = 0;
+};
+
+class Engine {
+ public:
+  /// Opens the device: joins the fabric, starts the background thread. The error is a sentence that
+  /// says what to do. `listener` must outlive the engine.
+  [[nodiscard]] static Result<std::unique_ptr<Engine>, std::string> open(const DeviceConfig& config,
+                                                                         EngineListener& listener);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Runs `command(nic, now)` under the lock, then lets the effects out (frames, events), and
+  /// returns what the command returned. This is how every command reaches the Nic.
+  template <class Command>
+  auto with_nic(Command&& command) {
+    const std::lock_guard guard(*this);
+    struct Effects {
+      Engine& engine;
+      ~Effects() { engine.run_locked(); }
+    } effects{*this};
+    return std::forward<Command>(command)(nic(), now());
+  }
+
+  /// Creates a queue pair; takes another block of QPNs from the fabric when the Nic has none left.
+  [[nodiscard]] Result<nic::Qp*, nic::NicError> create_qp(nic::Pd& pd, const nic::QpInitAttr& attr);
+
+  /// Runs the NIC once if the lock is free: receive, timers, transmit, events. For threads that
+  /// poll an empty CQ. True if it ran.
+  bool try_progress();
+
+  /// Reading only: profile, configuration, GID table never change while open.
+  [[nodiscard]] const nic::Nic& peek() const;
+  [[nodiscard]] nic::Nic& nic();
+  /// CLOCK_MONOTONIC.
+  [[nodiscard]] static Time now();
+
+  /// True in a child after fork(): the engine is dead there, commands must not be used.
+  [[nodiscard]] bool is_dead() const;
+
+  // BasicLockable, for with_nic(); a short spin, then a sleep.
+  void lock();
+  void unlock();
+  bool try_lock();
+
+ private:
+  struct Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  void run_locked();
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace verbena::ports

@@ -1,0 +1,62 @@
+// Where packets are built. The transport asks for room, writes headers and payload straight into
+// it and commits: there is no packet object and no second copy (docs/ARCHITECTURE.md, "One copy
+// out, one copy in").
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "proto/gid.h"
+
+namespace verbena {
+
+/// Why a packet is sent, beyond its bytes: for comments in captures and for traces.
+struct PacketNote {
+  enum class Kind : std::uint8_t {
+    plain,
+    /// A request sent again: `attempt` tells for the how-manieth time, `cause` why.
+    retransmission,
+    /// An answer to a duplicate request.
+    replay,
+    rnr_nak,
+    nak,
+  };
+  enum class Cause : std::uint8_t { none, timeout, nak_sequence, implied_nak, rnr };
+
+  Kind kind = Kind::plain;
+  Cause cause = Cause::none;
+  std::uint8_t attempt = 0;
+};
+
+/// Takes transport packets: from the BTH to the end of the pad, without ICRC.
+class PacketSink {
+ public:
+  virtual ~PacketSink() = default;
+  /// Exactly `bytes` of room, or an empty span if there is none now: then nothing is lost, the
+  /// caller keeps its state and is polled again later. A reservation that is not committed is
+  /// forgotten by the next reserve().
+  [[nodiscard]] virtual MutableBytes reserve(std::size_t bytes) = 0;
+  /// Sends what was written to the last reservation, all of it.
+  virtual void commit(const PacketNote& note) = 0;
+};
+
+/// Where a frame goes, told beside its bytes so that a port need not parse them.
+struct FrameRoute {
+  Gid source;
+  Gid destination;
+  Qpn destination_qpn{};
+};
+
+/// Takes whole Ethernet frames without FCS. Ports and links implement it.
+class FrameSink {
+ public:
+  virtual ~FrameSink() = default;
+  /// As PacketSink::reserve(). A destination that does not exist is no reason to refuse: such a
+  /// frame is taken and lost, as a network loses it.
+  [[nodiscard]] virtual MutableBytes reserve(const FrameRoute& route, std::size_t bytes) = 0;
+  virtual void commit(const PacketNote& note) = 0;
+};
+
+}  // namespace verbena
