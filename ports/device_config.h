@@ -1,0 +1,130 @@
+// Which devices this process has, and what they are like: from a TOML file (VERBENA_CONFIG), from
+// single environment variables, or by default verbena0 on the loopback address. The drop-in
+// library, `verbena run` and `verbena devices` read the same table through load_devices().
+//
+// A configuration file, every key but [[device]] itself may be left out:
+//
+//   [[device]]                       # one table for each device
+//   name = "verbena0"
+//   addresses = ["127.0.0.1"]        # IPv4 addresses of this host, or instead of them
+//   interface = "lo"                 # an interface, for all its IPv4 addresses
+//   mtu = 4096                       # 256, 512, 1024, 2048 or 4096 bytes
+//   guid = "0200:00ff:fe12:3456"     # node GUID, 16 hexadecimal digits
+//   profile = "verbena"              # the only one there is yet
+//   ack_timeout_min_ms = 50
+//   fabric = "default"               # a name, or a path with a '/'
+//   ring_kib = 1024                  # ring to each process of the fabric, a power of two
+//   [device.limits]                  # lower than the profile's, under the profile's names
+//   qp_max = 1000
+//
+// Unknown keys and wrong types are errors that name file, line and column.
+//
+// The GID table is predictable: one RoCE v2 entry for each IPv4 address, in the order in which the
+// addresses are given. Index 0, which many programs take blindly, is the first address.
+//
+// There is no ARP in a fabric, so Ethernet addresses follow from IPv4 addresses: 02:00 and then the
+// four bytes of the address (mac_of()); 02 marks a locally administered address.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "nic_model/device_profile.h"
+#include "nic_model/types.h"
+#include "proto/inet/ip_address.h"
+#include "proto/inet/mac_address.h"
+
+namespace verbena::ports {
+
+/// One device, checked and complete.
+struct DeviceConfig {
+  std::string name = "verbena0";
+  /// Local to this host, without duplicates, 1 to gids_max.
+  std::vector<inet::Ipv4Address> addresses;
+  nic::Mtu mtu = nic::Mtu::mtu_4096;
+  /// Node GUID, never 0. By default derived from the device's name and the machine's identity
+  /// (/etc/machine-id, or else the host name): the same after each start, different on two hosts.
+  std::uint64_t guid = 0;
+  /// Identity and limits.
+  nic::DeviceProfile profile = nic::default_profile();
+  /// See NicConfig::ack_timeout_min.
+  Duration ack_timeout_min = std::chrono::milliseconds(50);
+  /// Absolute path of the fabric file through which processes of this host reach each other.
+  std::string fabric_path;
+  /// Capacity of the ring to each process of the fabric. A power of two.
+  std::size_t ring_bytes = std::size_t{1} << 20;
+  /// Where to write a capture; empty for none. "-" is standard output; "%p" in it becomes the
+  /// process ID.
+  std::string capture;
+};
+
+inline constexpr std::size_t gids_max = 256;
+inline constexpr std::size_t devices_max = 64;
+/// IBV_SYSFS_NAME_MAX is 64 with its final zero.
+inline constexpr std::size_t device_name_bytes_max = 63;
+inline constexpr std::size_t ring_bytes_min = std::size_t{64} << 10;
+inline constexpr std::size_t ring_bytes_max = std::size_t{64} << 20;
+inline constexpr std::size_t config_file_bytes_max = std::size_t{1} << 20;
+
+/// An environment variable that Verbena reads: the one table from which help texts are made.
+struct EnvironmentVariable {
+  /// "VERBENA_MTU".
+  const char* name;
+  /// The option of `verbena run` that sets it, "--mtu".
+  const char* option;
+  /// What the value is, for usage lines: "BYTES".
+  const char* value_name;
+  const char* help;
+};
+
+/// Names of the variables, to set and to look up.
+namespace env {
+inline constexpr const char* config = "VERBENA_CONFIG";
+inline constexpr const char* device = "VERBENA_DEVICE";
+inline constexpr const char* address = "VERBENA_ADDRESS";
+inline constexpr const char* interface = "VERBENA_INTERFACE";
+inline constexpr const char* mtu = "VERBENA_MTU";
+inline constexpr const char* guid = "VERBENA_GUID";
+inline constexpr const char* ack_timeout_min_ms = "VERBENA_ACK_TIMEOUT_MIN_MS";
+inline constexpr const char* fabric = "VERBENA_FABRIC";
+inline constexpr const char* ring_kib = "VERBENA_RING_KIB";
+inline constexpr const char* capture = "VERBENA_CAPTURE";
+inline constexpr const char* log = "VERBENA_LOG";
+}  // namespace env
+
+/// All of them, in the order in which help lists them.
+[[nodiscard]] std::span<const EnvironmentVariable> environment_variables();
+
+/// Looks a variable up; nullptr if it is not set. The result is copied before the next call.
+using Environment = std::function<const char*(const char* name)>;
+
+/// The environment of this process; nothing in a setuid program (secure_getenv).
+[[nodiscard]] Environment process_environment();
+
+/// The devices that `environment` asks for, at least one. An empty variable counts as not set. The
+/// file comes first, then the single variables override it: with several devices in the file,
+/// VERBENA_DEVICE chooses one, and what belongs to one device (address, interface, GUID) is refused
+/// until one is chosen. The error is a sentence that says what is wrong, where, and what to do.
+[[nodiscard]] Result<std::vector<DeviceConfig>, std::string> load_devices(
+    const Environment& environment);
+
+/// The devices of a configuration file's text; `file_name` is for messages. Addresses are checked
+/// against this host's.
+[[nodiscard]] Result<std::vector<DeviceConfig>, std::string> parse_devices(
+    std::string_view toml, std::string_view file_name);
+
+/// The Nic's part of a configuration.
+[[nodiscard]] nic::NicConfig nic_config(const DeviceConfig& config);
+
+/// The Ethernet address that an IPv4 address has in the fabric.
+[[nodiscard]] inet::MacAddress mac_of(inet::Ipv4Address address);
+
+}  // namespace verbena::ports
