@@ -8,7 +8,8 @@
 #include <cstdint>
 
 #include "base/bytes.h"
-#include "proto/inet/address.h"
+#include "proto/inet/ip_address.h"
+#include "proto/inet/mac_address.h"
 
 namespace verbena::inet {
 

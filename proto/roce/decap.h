@@ -10,7 +10,8 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "proto/gid.h"
-#include "proto/inet/address.h"
+#include "proto/inet/ip_address.h"
+#include "proto/inet/mac_address.h"
 #include "proto/inet/parse.h"
 #include "proto/roce/icrc.h"
 

@@ -11,8 +11,9 @@
 
 #include "base/bytes.h"
 #include "proto/gid.h"
-#include "proto/inet/address.h"
 #include "proto/inet/headers.h"
+#include "proto/inet/ip_address.h"
+#include "proto/inet/mac_address.h"
 #include "proto/roce/icrc.h"
 
 namespace verbena::roce {

@@ -8,7 +8,8 @@
 #include <string_view>
 
 #include "proto/gid.h"
-#include "proto/inet/address.h"
+#include "proto/inet/ip_address.h"
+#include "proto/inet/mac_address.h"
 
 namespace verbena::roce {
 

@@ -1,5 +1,5 @@
-// Ethernet and IP addresses: values of alignment 1 that can be members of a wire struct. Bytes are
-// in wire order, most significant first.
+// IPv4 and IPv6 addresses: values of alignment 1 that can be members of a wire struct. Bytes are in
+// wire order, most significant first.
 #pragma once
 
 #include <array>
@@ -10,22 +10,6 @@
 #include <string_view>
 
 namespace verbena::inet {
-
-/// An Ethernet address (IEEE 802-2014, 8.2).
-struct MacAddress {
-  std::array<std::uint8_t, 6> bytes{};
-
-  /// "02:00:00:00:00:01": six groups of two hexadecimal digits, separated by ':' or '-'.
-  [[nodiscard]] static std::optional<MacAddress> from_text(std::string_view text);
-  /// Lower case, separated by ':'.
-  [[nodiscard]] std::string to_text() const;
-  /// The group bit: multicast or broadcast.
-  [[nodiscard]] constexpr bool is_group() const { return (bytes[0] & 0x01) != 0; }
-
-  friend constexpr auto operator<=>(const MacAddress&, const MacAddress&) = default;
-};
-
-inline constexpr MacAddress mac_broadcast{{0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF}};
 
 struct Ipv4Address {
   std::array<std::uint8_t, 4> bytes{};
