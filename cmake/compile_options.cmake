@@ -28,6 +28,11 @@ if(VERBENA_SANITIZE)
     # A finding ends the test; by default UBSan only prints.
     add_compile_options(-fno-sanitize-recover=undefined)
   endif()
+  if(VERBENA_SANITIZE MATCHES "address")
+    # With ASan's instrumentation g++ 12 sees uninitialised members in std::regex and std::function
+    # that aren't. The other presets keep the warning.
+    add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+  endif()
   if(VERBENA_SANITIZE MATCHES "thread")
     # g++ warns that TSan ignores std::atomic_thread_fence, in the standard library's own headers.
     add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
