@@ -1,0 +1,74 @@
+#include "proto/roce/gid.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace verbena::roce {
+namespace {
+
+/// ::ffff:0:0/96 (RFC 4291, 2.5.5.2).
+constexpr std::array<std::uint8_t, 12> ipv4_mapped_prefix{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
+
+}  // namespace
+
+Gid gid_from_ipv4(inet::Ipv4Address address) {
+  Gid gid;
+  std::ranges::copy(ipv4_mapped_prefix, gid.bytes.begin());
+  std::ranges::copy(address.bytes, gid.bytes.begin() + ipv4_mapped_prefix.size());
+  return gid;
+}
+
+Gid gid_from_ipv6(const inet::Ipv6Address& address) { return {address.bytes}; }
+
+Gid gid_link_local(const inet::MacAddress& mac) {
+  constexpr std::uint8_t universal_local_bit = 0x02;
+  const auto& m = mac.bytes;
+  const auto first = static_cast<std::uint8_t>(m[0] ^ universal_local_bit);
+  return {{0xFE, 0x80, 0, 0, 0, 0, 0, 0, first, m[1], m[2], 0xFF, 0xFE, m[3], m[4], m[5]}};
+}
+
+std::optional<inet::Ipv4Address> ipv4_from_gid(const Gid& gid) {
+  if (!std::equal(ipv4_mapped_prefix.begin(), ipv4_mapped_prefix.end(), gid.bytes.begin())) {
+    return std::nullopt;
+  }
+  return inet::Ipv4Address{{gid.bytes[12], gid.bytes[13], gid.bytes[14], gid.bytes[15]}};
+}
+
+inet::Ipv6Address ipv6_from_gid(const Gid& gid) { return {gid.bytes}; }
+
+bool is_multicast(const Gid& gid) { return multicast_mac(gid).has_value(); }
+
+std::optional<inet::MacAddress> multicast_mac(const Gid& gid) {
+  const auto& g = gid.bytes;
+  if (const auto ipv4 = ipv4_from_gid(gid); ipv4 && ipv4->is_multicast()) {
+    return inet::MacAddress{
+        {0x01, 0x00, 0x5E, static_cast<std::uint8_t>(g[13] & 0x7F), g[14], g[15]}};
+  }
+  if (ipv6_from_gid(gid).is_multicast()) {
+    return inet::MacAddress{{0x33, 0x33, g[12], g[13], g[14], g[15]}};
+  }
+  return std::nullopt;
+}
+
+std::string to_text(const Gid& gid) { return ipv6_from_gid(gid).to_text(); }
+
+std::string to_long_text(const Gid& gid) {
+  std::string text;
+  for (std::size_t i = 0; i < gid.bytes.size(); i += 2) {
+    text += fmt::format("{}{:02x}{:02x}", i == 0 ? "" : ":", gid.bytes[i], gid.bytes[i + 1]);
+  }
+  return text;
+}
+
+std::optional<Gid> gid_from_text(std::string_view text) {
+  if (const auto ipv4 = inet::Ipv4Address::from_text(text)) {
+    return gid_from_ipv4(*ipv4);
+  }
+  if (const auto ipv6 = inet::Ipv6Address::from_text(text)) {
+    return gid_from_ipv6(*ipv6);
+  }
+  return std::nullopt;
+}
+
+}  // namespace verbena::roce
