@@ -11,6 +11,7 @@ namespace verbena::pcap {
 enum class BlockType : std::uint32_t {
   section_header = 0x0A0D'0D0A,
   interface_description = 1,
+  obsolete_packet = 2,
   simple_packet = 3,
   interface_statistics = 5,
   enhanced_packet = 6,

@@ -25,15 +25,15 @@ namespace verbena::pcap {
 
 /// Who captured, for the section header. Empty texts are left out.
 struct SectionInfo {
-  std::string_view hardware;
-  std::string_view os;
+  std::string_view hardware{};
+  std::string_view os{};
   std::string_view application = "Verbena";
 };
 
 /// An interface, for its description block. Empty texts are left out.
 struct InterfaceInfo {
-  std::string_view name;
-  std::string_view description;
+  std::string_view name{};
+  std::string_view description{};
 };
 
 /// Frames that an interface received, and lost before they could be captured.

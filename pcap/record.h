@@ -24,10 +24,10 @@ struct Record {
   InterfaceId interface{};
   UnixTime time{};
   /// The whole Ethernet frame without its frame check sequence.
-  ByteView frame;
+  ByteView frame{};
   Direction direction = Direction::unknown;
   /// One packet comment each, UTF-8. A comment longer than max_option_bytes is cut.
-  std::span<const std::string_view> comments;
+  std::span<const std::string_view> comments{};
 };
 
 }  // namespace verbena::pcap
