@@ -25,18 +25,18 @@ struct PacketFields {
   bool becn = false;
   Pkey pkey = pkey_default;
   Qpn dest_qpn{};
-  Psn psn;
+  Psn psn{};
 
-  Reth reth;
-  Aeth aeth;
-  AtomicEth atomic_eth;
-  AtomicAckEth atomic_ack_eth;
-  ImmDt imm;
-  Ieth ieth;
-  Deth deth;
-  Rdeth rdeth;
-  XrcEth xrceth;
-  Feth feth;
+  Reth reth{};
+  Aeth aeth{};
+  AtomicEth atomic_eth{};
+  AtomicAckEth atomic_ack_eth{};
+  ImmDt imm{};
+  Ieth ieth{};
+  Deth deth{};
+  Rdeth rdeth{};
+  XrcEth xrceth{};
+  Feth feth{};
 };
 
 /// Bytes of pad behind a payload of that length (IBTA vol 1, 9.2.5). In [0, 3].
