@@ -39,7 +39,9 @@ bool ByteSource::refill() {
   if (fd_ < 0 || error_number_ != 0) {
     return false;
   }
-  std::memmove(buffer_.data(), available_.data(), available_.size());
+  if (!available_.empty()) {
+    std::memmove(buffer_.data(), available_.data(), available_.size());
+  }
   const std::size_t kept = available_.size();
   ssize_t got;
   do {
