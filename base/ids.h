@@ -39,7 +39,7 @@ class Serial24 {
   std::uint32_t value_ = 0;
 };
 
-/// Packet sequence number (BTH bits 24 bits, IBTA vol 1, 9.2).
+/// Packet sequence number (24 bits of the BTH; IBTA vol 1, 9.2).
 using Psn = Serial24<struct PsnTag>;
 /// Message sequence number (AETH, IBTA vol 1, 9.7.5.1.2): completed requests modulo 2^24.
 using Msn = Serial24<struct MsnTag>;
