@@ -45,12 +45,12 @@ struct FrameError {
 /// been looked at yet: icrc_is_good().
 struct RoceFrame {
   Version version = Version::v2_ipv4;
-  inet::MacAddress destination_mac;
-  inet::MacAddress source_mac;
+  inet::MacAddress destination_mac{};
+  inet::MacAddress source_mac{};
   std::optional<std::uint16_t> vlan_control;
   /// IPv4 addresses come as mapped GIDs.
-  Gid source;
-  Gid destination;
+  Gid source{};
+  Gid destination{};
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 0;
   std::uint32_t flow_label = 0;       ///< IPv6 and GRH only.

@@ -27,11 +27,11 @@ inline constexpr std::size_t transport_bytes_max =
 /// How packets travel to one peer.
 struct Path {
   Version version = Version::v2_ipv4;
-  inet::MacAddress destination_mac;
-  inet::MacAddress source_mac;
+  inet::MacAddress destination_mac{};
+  inet::MacAddress source_mac{};
   /// For v2_ipv4 both are IPv4-mapped (gid_from_ipv4()).
-  Gid source;
-  Gid destination;
+  Gid source{};
+  Gid destination{};
   /// IPv4 type of service or IPv6 and GRH traffic class: DSCP (6 bits), ECN (2).
   std::uint8_t traffic_class = 0;
   /// IPv4 time to live, or hop limit.
