@@ -17,9 +17,9 @@ using MutableBytes = std::span<std::byte>;
 
 /// A struct that can be laid on wire bytes: no padding to worry about, alignment 1, exact size.
 template <class T, std::size_t size_bytes>
-inline constexpr bool is_wire_struct = std::is_trivially_copyable_v<T> &&
-                                       std::is_standard_layout_v<T> && alignof(T) == 1 &&
-                                       sizeof(T) == size_bytes;
+inline constexpr bool is_wire_struct =
+    std::is_trivially_copyable_v<T> && std::is_standard_layout_v<T> && alignof(T) == 1 &&
+    sizeof(T) == size_bytes;
 
 /// Reads a T from the start of `bytes`. The caller has checked the length.
 template <class T>

@@ -7,27 +7,33 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "proto/counters.h"
 #include "proto/work.h"
 
 namespace verbena::nic {
 
-class Nic;
-
 class Cq final : public CompletionSink {
  public:
+  /// What the Nic wants to hear of its CQs. Both lists have room for every CQ; each is in each at
+  /// most once.
+  struct Signals {
+    std::vector<Cq*> notified;
+    std::vector<Cq*> overflowed;
+  };
+
   /// Room for at least `cqe` completions, cqe >= 1. `cookie` is the owner's, never read here.
-  Cq(std::uint32_t cqe, std::uintptr_t cookie, Counters& counters);
+  Cq(std::uint32_t cqe, std::uintptr_t cookie, Counters& counters, Signals& signals);
 
   /// The number of completions that fit.
-  [[nodiscard]] std::uint32_t capacity() const { return capacity_; }
+  [[nodiscard]] std::uint32_t capacity() const { return mask_ + 1; }
   [[nodiscard]] std::uintptr_t cookie() const { return cookie_; }
 
   /// Consumer side: moves up to out.size() completions out, oldest first, and returns how many.
   /// Safe beside the producer; two consumers at once need a lock of their own.
   [[nodiscard]] std::uint32_t poll(std::span<Completion> out);
-  /// Whether poll() would find something; cheap, and safe beside the producer.
+  /// Whether poll() would find nothing; cheap, and safe beside the producer.
   [[nodiscard]] bool empty() const;
   /// True after an overflow: poll() still gives what was in the ring, then nothing ever comes.
   [[nodiscard]] bool overflowed() const { return overflowed_.load(std::memory_order_acquire); }
@@ -35,25 +41,25 @@ class Cq final : public CompletionSink {
   /// Producer side. A completion that doesn't fit is lost, and the queue is in error for good
   /// (IBTA vol 1, 10.2.3: CQ overrun); Nic::poll_event() reports it.
   void complete(const Completion& completion, bool solicited) override;
+  /// Producer side: one notification at the next completion, or the next solicited one.
+  void arm(bool solicited_only);
+
+  /// Queue pairs that complete here. The Nic counts.
+  std::uint32_t users = 0;
 
  private:
-  friend class Nic;
+  enum class Armed : std::uint8_t { no, solicited, next };
 
-  std::unique_ptr<Completion[]> ring_;
-  std::uint32_t capacity_;
   std::uint32_t mask_;
+  std::unique_ptr<Completion[]> ring_;
   std::uintptr_t cookie_;
   Counters& counters_;
+  Signals& signals_;
+  Armed armed_ = Armed::no;
+  std::atomic<bool> overflowed_{false};
+  // Each side's index on a cache line of its own.
   alignas(64) std::atomic<std::uint64_t> produced_{0};
   alignas(64) std::atomic<std::uint64_t> consumed_{0};
-  std::atomic<bool> overflowed_{false};
-
-  // Owned by the Nic's side.
-  enum class Armed : std::uint8_t { no, solicited, next };
-  Armed armed_ = Armed::no;
-  bool notification_pending_ = false;
-  bool overflow_pending_ = false;
-  std::uint32_t users_ = 0;
 };
 
 }  // namespace verbena::nic

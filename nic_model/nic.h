@@ -125,7 +125,7 @@ class Nic {
   [[nodiscard]] Qp* find_qp(Qpn qpn) const;
 
   [[nodiscard]] Result<void, PostError> post_send(Time now, Qp& qp, const SendWr& wr);
-  [[nodiscard]] Result<void, PostError> post_recv(Qp& qp, const RecvWr& wr);
+  [[nodiscard]] Result<void, PostError> post_recv(Time now, Qp& qp, const RecvWr& wr);
 
   // Events in.
   /// A whole Ethernet frame without FCS. Its bytes are read during the call only.

@@ -123,7 +123,6 @@ struct GidEntry {
 /// What the owner decides when it creates a Nic.
 struct NicConfig {
   std::uint64_t node_guid = 0;
-  inet::MacAddress mac;
   /// MTU of the port; a QP's path MTU may not exceed it.
   Mtu mtu_max = Mtu::mtu_4096;
   std::vector<GidEntry> gids;
@@ -131,6 +130,10 @@ struct NicConfig {
   /// time it absorbs the time for which the peer's process is not scheduled. 0 in the simulator.
   Duration ack_timeout_min{0};
 };
+
+/// The Ethernet address of a port with that IPv4 address: 02:00 and then the address. Where there
+/// is no ARP (in the host fabric and behind a UDP socket) both ends derive it alike.
+[[nodiscard]] inet::MacAddress mac_of(inet::Ipv4Address address);
 
 /// Asynchronous events: values of ibv_event_type.
 enum class AsyncEventType : std::uint8_t {

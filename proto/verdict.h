@@ -50,7 +50,7 @@ struct RxVerdict {
   Kind kind = Kind::accepted;
   RxCheck check = RxCheck::none;
   std::uint8_t syndrome = 0;
-  std::optional<Counter> counter;
+  std::optional<Counter> counter = std::nullopt;
   /// What the check wanted and what it met: PSNs, lengths, QPNs, opcodes, as the check implies.
   std::uint64_t expected = 0;
   std::uint64_t got = 0;

@@ -1,0 +1,62 @@
+#include "nic_model/cq.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/check.h"
+
+namespace verbena::nic {
+
+Cq::Cq(std::uint32_t cqe, std::uintptr_t cookie, Counters& counters, Signals& signals)
+    : mask_(std::bit_ceil(cqe) - 1),
+      ring_(std::make_unique<Completion[]>(std::size_t{mask_} + 1)),
+      cookie_(cookie),
+      counters_(counters),
+      signals_(signals) {
+  VERBENA_CHECK(cqe >= 1);
+}
+
+std::uint32_t Cq::poll(std::span<Completion> out) {
+  const std::uint64_t begin = consumed_.load(std::memory_order_relaxed);
+  const std::uint64_t end = produced_.load(std::memory_order_acquire);
+  const auto count = static_cast<std::uint32_t>(std::min<std::uint64_t>(end - begin, out.size()));
+  for (std::uint32_t i = 0; i < count; ++i) {
+    out[i] = ring_[(begin + i) & mask_];
+  }
+  consumed_.store(begin + count, std::memory_order_release);
+  return count;
+}
+
+bool Cq::empty() const {
+  return consumed_.load(std::memory_order_relaxed) == produced_.load(std::memory_order_acquire);
+}
+
+void Cq::complete(const Completion& completion, bool solicited) {
+  const std::uint64_t at = produced_.load(std::memory_order_relaxed);
+  if (at - consumed_.load(std::memory_order_acquire) > mask_ || overflowed()) {
+    counters_.add(Counter::cq_overflow);
+    if (!overflowed_.exchange(true, std::memory_order_acq_rel)) {
+      signals_.overflowed.push_back(this);
+    }
+    return;
+  }
+  ring_[at & mask_] = completion;
+  produced_.store(at + 1, std::memory_order_release);
+  if (armed_ == Armed::next || (armed_ == Armed::solicited && solicited)) {
+    armed_ = Armed::no;
+    if (std::ranges::find(signals_.notified, this) == signals_.notified.end()) {
+      signals_.notified.push_back(this);
+    }
+  }
+}
+
+void Cq::arm(bool solicited_only) {
+  // Asking for the next completion also covers the next solicited one (IBTA vol 1, 11.4.2.2).
+  if (!solicited_only) {
+    armed_ = Armed::next;
+  } else if (armed_ == Armed::no) {
+    armed_ = Armed::solicited;
+  }
+}
+
+}  // namespace verbena::nic

@@ -1,0 +1,150 @@
+#include "nic_model/nic.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "nic_model/nic_impl.h"
+
+namespace verbena::nic {
+
+Nic::Nic(const DeviceProfile& profile, NicConfig config, std::uint64_t seed)
+    : impl_(std::make_unique<Impl>(profile, std::move(config), seed)) {}
+
+Nic::~Nic() = default;
+
+const DeviceProfile& Nic::profile() const { return impl_->profile; }
+const NicConfig& Nic::config() const { return impl_->config; }
+const Counters& Nic::counters() const { return impl_->counters; }
+
+Nic::ObjectCounts Nic::object_counts() const {
+  return {.pds = static_cast<std::uint32_t>(impl_->pds.size()),
+          .mrs = impl_->memory.count(),
+          .cqs = static_cast<std::uint32_t>(impl_->cqs.size()),
+          .qps = impl_->qps.count()};
+}
+
+namespace {
+
+/// Takes an object out of the list that owns it.
+template <class T>
+void erase_owned(std::vector<std::unique_ptr<T>>& owner, const T& object) {
+  const auto at = std::ranges::find(owner, &object, &std::unique_ptr<T>::get);
+  VERBENA_CHECK(at != owner.end());
+  // The order doesn't matter: nothing iterates over these lists.
+  std::swap(*at, owner.back());
+  owner.pop_back();
+}
+
+}  // namespace
+
+Result<Pd*, NicError> Nic::alloc_pd() {
+  if (impl_->pds.size() >= impl_->profile.pd_max) {
+    return std::unexpected(NicError::limit_reached);
+  }
+  return impl_->pds.emplace_back(std::make_unique<Pd>(Pd{.id = PdId{impl_->next_pd++}})).get();
+}
+
+Result<void, NicError> Nic::dealloc_pd(Pd& pd) {
+  if (pd.users > 0) {
+    return std::unexpected(NicError::busy);
+  }
+  erase_owned(impl_->pds, pd);
+  return {};
+}
+
+Result<Mr*, NicError> Nic::reg_mr(Pd& pd, std::byte* host, std::uint64_t length, Va iova,
+                                  Access access) {
+  const bool remote_writes =
+      (to_value(access) & to_value(Access::remote_write | Access::remote_atomic)) != 0;
+  const auto address = reinterpret_cast<std::uintptr_t>(host);
+  if ((remote_writes && !allows(access, Access::local_write)) || address + length < address ||
+      to_value(iova) + length < to_value(iova) || length > impl_->profile.mr_bytes_max) {
+    return std::unexpected(NicError::invalid_argument);
+  }
+  auto mr = impl_->memory.add(pd, host, length, iova, access);
+  if (mr) {
+    ++pd.users;
+  }
+  return mr;
+}
+
+Result<void, NicError> Nic::dereg_mr(Mr& mr) {
+  --mr.pd->users;
+  impl_->memory.remove(mr);
+  return {};
+}
+
+Result<Cq*, NicError> Nic::create_cq(std::uint32_t cqe, std::uintptr_t cookie) {
+  if (cqe == 0 || cqe > impl_->profile.cqe_max) {
+    return std::unexpected(NicError::invalid_argument);
+  }
+  auto& cqs = impl_->cqs;
+  if (cqs.size() >= impl_->profile.cq_max) {
+    return std::unexpected(NicError::limit_reached);
+  }
+  cqs.push_back(std::make_unique<Cq>(cqe, cookie, impl_->counters, impl_->cq_signals));
+  // So that signalling, which happens on the data path, never allocates.
+  impl_->cq_signals.notified.reserve(cqs.capacity());
+  impl_->cq_signals.overflowed.reserve(cqs.capacity());
+  return cqs.back().get();
+}
+
+Result<void, NicError> Nic::destroy_cq(Cq& cq) {
+  if (cq.users > 0) {
+    return std::unexpected(NicError::busy);
+  }
+  std::erase(impl_->cq_signals.notified, &cq);
+  std::erase(impl_->cq_signals.overflowed, &cq);
+  std::erase_if(impl_->events, [&](const AsyncEvent& event) { return event.cq == &cq; });
+  erase_owned(impl_->cqs, cq);
+  return {};
+}
+
+void Nic::req_notify_cq(Cq& cq, bool solicited_only) { cq.arm(solicited_only); }
+
+void Nic::Impl::raise(const AsyncEvent& event) {
+  if (events.size() >= async_events_max) {
+    counters.add(Counter::async_event_overflow);
+    return;
+  }
+  events.push_back(event);
+}
+
+std::optional<AsyncEvent> Nic::poll_event() {
+  if (impl_->events.empty()) {
+    return std::nullopt;
+  }
+  const AsyncEvent event = impl_->events.front();
+  impl_->events.pop_front();
+  return event;
+}
+
+Cq* Nic::poll_cq_notification() {
+  auto& notified = impl_->cq_signals.notified;
+  if (notified.empty()) {
+    return nullptr;
+  }
+  Cq* const cq = notified.front();
+  notified.erase(notified.begin());
+  return cq;
+}
+
+void Nic::on_timer(Time now) {
+  while (Qp* const qp = impl_->timers.pop_due(now)) {
+    auto env = impl_->env(now);
+    impl_->fail(now, *qp, qp->requester.on_timer(env));
+    impl_->update_timer(*qp);
+    impl_->mark_ready(*qp, now);
+  }
+}
+
+Time Nic::next_timeout() const { return impl_->timers.next(); }
+
+Qpn qpn_of(const Qp& qp) { return qp.qpn; }
+QpState state_of(const Qp& qp) { return qp.attr.state; }
+QpType type_of(const Qp& qp) { return qp.type; }
+const QpCaps& qp_caps(const Qp& qp) { return qp.caps; }
+std::uintptr_t cookie_of(const Qp& qp) { return qp.cookie; }
+
+}  // namespace verbena::nic

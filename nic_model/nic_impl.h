@@ -1,0 +1,73 @@
+// The inside of the Nic, shared by the files that implement it:
+//
+//   nic.cpp           construction, getters, resources, events
+//   nic_qp.cpp        creating, modifying and destroying queue pairs; their errors
+//   nic_receive.cpp   a frame's way in: the checks before a queue pair's own
+//   nic_transmit.cpp  posts, the scheduler, a packet's way out
+#pragma once
+
+#include <boost/intrusive/list.hpp>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "nic_model/memory_table.h"
+#include "nic_model/nic.h"
+#include "nic_model/qp.h"
+#include "nic_model/qp_table.h"
+#include "nic_model/timer_queue.h"
+#include "proto/roce/decap.h"
+
+namespace verbena::nic {
+
+/// Asynchronous events that wait to be fetched; more are lost and counted.
+inline constexpr std::size_t async_events_max = 4096;
+
+struct Nic::Impl {
+  Impl(const DeviceProfile& device_profile, NicConfig nic_config, std::uint64_t seed)
+      : profile(device_profile),
+        config(std::move(nic_config)),
+        memory(device_profile.mr_max, seed) {}
+  ~Impl() { ready.clear(); }
+
+  [[nodiscard]] ib::TransportEnv env(Time now) {
+    return {.now = now, .memory = memory, .counters = counters};
+  }
+
+  void raise(const AsyncEvent& event);
+
+  // nic_qp.cpp
+  void set_state(Time now, Qp& qp, QpState to);
+  void fail(Time now, Qp& qp, ib::QpFailure failure);
+  void enter_error(Time now, Qp& qp);
+  void check_drained(Qp& qp);
+  void fail_users_of_overflowed_cqs(Time now);
+
+  // nic_receive.cpp
+  RxVerdict receive(Time now, ByteView frame);
+  RxVerdict dispatch(Time now, const roce::RoceFrame& frame, const ib::PacketView& packet);
+  RxVerdict deliver(Time now, Qp& qp, const ib::PacketView& packet);
+
+  // nic_transmit.cpp
+  void mark_ready(Qp& qp, Time now);
+  TransmitStatus transmit(Time now, FrameSink& sink, std::uint32_t frames_max);
+  ib::TransmitResult transmit_one(Time now, Qp& qp, FrameSink& sink, std::uint32_t& frames_max);
+  void update_timer(Qp& qp) { timers.schedule(qp, qp.requester.next_timeout()); }
+
+  const DeviceProfile profile;
+  const NicConfig config;
+  Counters counters;
+  MemoryTable memory;
+  std::vector<std::unique_ptr<Pd>> pds;
+  std::uint32_t next_pd = 1;
+  Cq::Signals cq_signals;
+  std::vector<std::unique_ptr<Cq>> cqs;
+  QpTable qps;
+  TimerQueue timers;
+  using ReadyList = boost::intrusive::list<
+      Qp, boost::intrusive::member_hook<Qp, boost::intrusive::list_member_hook<>, &Qp::ready_hook>>;
+  ReadyList ready;
+  std::deque<AsyncEvent> events;
+};
+
+}  // namespace verbena::nic

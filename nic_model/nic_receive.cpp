@@ -1,0 +1,131 @@
+// A frame's way in: the checks that come before a queue pair's own, in the order of IBTA vol 1, 9.6
+// (packet header validation). The first that fails drops the frame, counts it and says why.
+
+#include <algorithm>
+
+#include "nic_model/nic_impl.h"
+
+namespace verbena::nic {
+
+namespace {
+
+/// ECN "congestion experienced" (RFC 3168, 5).
+constexpr unsigned ecn_congestion_experienced = 3;
+
+/// Bit 15 tells full from limited membership; the other bits must be equal, and not both limited
+/// (IBTA vol 1, 10.9.3).
+bool pkeys_match(Pkey ours, Pkey theirs) {
+  constexpr std::uint16_t full_member = 0x8000;
+  const auto a = to_value(ours);
+  const auto b = to_value(theirs);
+  return ((a ^ b) & ~full_member & 0xFFFF) == 0 && ((a | b) & full_member) != 0;
+}
+
+bool takes_requests(QpState state) {
+  return state == QpState::rtr || state == QpState::rts || state == QpState::sqd ||
+         state == QpState::sqe;
+}
+
+bool takes_responses(QpState state) { return state == QpState::rts || state == QpState::sqd; }
+
+}  // namespace
+
+RxVerdict Nic::on_frame(Time now, ByteView frame) {
+  impl_->counters.add(Counter::rcvd_pkts);
+  impl_->counters.add(Counter::rx_bytes, frame.size());
+  const RxVerdict verdict = impl_->receive(now, frame);
+  if (verdict.counter) {
+    impl_->counters.add(*verdict.counter);
+  }
+  if (!impl_->cq_signals.overflowed.empty()) {
+    impl_->fail_users_of_overflowed_cqs(now);
+  }
+  return verdict;
+}
+
+RxVerdict Nic::Impl::receive(Time now, ByteView bytes) {
+  const auto frame = roce::parse_frame(bytes);
+  if (!frame) {
+    const bool foreign = frame.error().kind == roce::FrameError::Kind::not_roce;
+    return RxVerdict::drop(RxCheck::frame,
+                           foreign ? Counter::rx_drop_not_roce : Counter::rx_drop_malformed,
+                           frame.error().expected, frame.error().got);
+  }
+  const std::uint32_t computed = frame->computed_icrc();
+  if (computed != frame->wire_icrc()) {
+    return RxVerdict::drop(RxCheck::icrc, Counter::rx_icrc_encapsulated, computed,
+                           frame->wire_icrc());
+  }
+  if (frame->ecn() == ecn_congestion_experienced) {
+    counters.add(Counter::np_ecn_marked_roce_packets);
+  }
+  if (std::ranges::find(config.gids, frame->destination, &GidEntry::gid) == config.gids.end()) {
+    return RxVerdict::drop(RxCheck::address, Counter::rx_drop_wrong_address);
+  }
+  const auto packet = ib::PacketView::parse(frame->transport);
+  if (!packet) {
+    const bool unknown = packet.error().kind == ib::ParseError::Kind::opcode_reserved;
+    return RxVerdict::drop(RxCheck::opcode,
+                           unknown ? Counter::rx_drop_unknown_opcode : Counter::rx_drop_malformed,
+                           packet.error().expected, packet.error().got);
+  }
+  return dispatch(now, *frame, *packet);
+}
+
+RxVerdict Nic::Impl::dispatch(Time now, const roce::RoceFrame& frame,
+                              const ib::PacketView& packet) {
+  Qp* const qp = qps.find(packet.dest_qpn());
+  if (qp == nullptr) {
+    return RxVerdict::drop(RxCheck::qp, Counter::rx_drop_unknown_qp, 0,
+                           to_value(packet.dest_qpn()));
+  }
+  const ib::OpcodeInfo& info = packet.info();
+  if (info.role == ib::Role::notification) {
+    counters.add(Counter::rp_cnp_handled);
+    return {};
+  }
+  if (info.service != ib::Service::rc) {
+    return RxVerdict::drop(RxCheck::service, Counter::rx_drop_wrong_service,
+                           static_cast<std::uint64_t>(ib::Service::rc),
+                           static_cast<std::uint64_t>(info.service));
+  }
+  const QpState state = qp->attr.state;
+  if (info.is_request() ? !takes_requests(state) : !takes_responses(state)) {
+    return RxVerdict::drop(RxCheck::qp_state, Counter::rx_drop_qp_state,
+                           static_cast<std::uint64_t>(QpState::rts),
+                           static_cast<std::uint64_t>(state));
+  }
+  if (!pkeys_match(pkey_default, packet.bth().pkey())) {
+    return RxVerdict::drop(RxCheck::pkey, Counter::rx_drop_pkey, to_value(pkey_default),
+                           to_value(packet.bth().pkey()));
+  }
+  if (frame.source != qp->route.destination) {
+    return RxVerdict::drop(RxCheck::peer, Counter::rx_drop_wrong_peer);
+  }
+  return deliver(now, *qp, packet);
+}
+
+/// Hands a packet to the half of the queue pair that it is for.
+RxVerdict Nic::Impl::deliver(Time now, Qp& qp, const ib::PacketView& packet) {
+  auto transport = env(now);
+  RxVerdict verdict;
+  if (packet.info().is_request()) {
+    const auto outcome = qp.responder.on_request(transport, packet);
+    if (qp.comm_est_due && outcome.verdict.kind == RxVerdict::Kind::accepted) {
+      qp.comm_est_due = false;
+      raise({.type = AsyncEventType::comm_est, .qp = &qp});
+    }
+    fail(now, qp, outcome.failure);
+    verdict = outcome.verdict;
+  } else {
+    const auto outcome = qp.requester.on_response(transport, packet);
+    fail(now, qp, outcome.failure);
+    check_drained(qp);
+    update_timer(qp);
+    verdict = outcome.verdict;
+  }
+  mark_ready(qp, now);
+  return verdict;
+}
+
+}  // namespace verbena::nic

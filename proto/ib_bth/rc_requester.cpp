@@ -1,0 +1,323 @@
+#include "proto/ib_bth/rc_requester.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "proto/ib_bth/emit.h"
+#include "proto/ib_bth/sge_copy.h"
+
+namespace verbena::ib {
+
+namespace {
+
+/// PSNs in the number space; a distance is smaller.
+constexpr std::uint32_t psn_space = 1U << 24;
+/// Requests in flight never span more (IBTA vol 1, 9.7.1).
+constexpr std::uint32_t psn_window_max = 1U << 23;
+
+/// The opcode of a packet of a SEND or WRITE.
+Opcode data_opcode(WrOpcode opcode, bool first, bool last) {
+  const bool is_send = opcode == WrOpcode::send || opcode == WrOpcode::send_with_imm;
+  const bool with_imm =
+      opcode == WrOpcode::send_with_imm || opcode == WrOpcode::rdma_write_with_imm;
+  if (!last) {
+    if (first) {
+      return is_send ? Opcode::rc_send_first : Opcode::rc_write_first;
+    }
+    return is_send ? Opcode::rc_send_middle : Opcode::rc_write_middle;
+  }
+  if (first) {
+    if (is_send) {
+      return with_imm ? Opcode::rc_send_only_imm : Opcode::rc_send_only;
+    }
+    return with_imm ? Opcode::rc_write_only_imm : Opcode::rc_write_only;
+  }
+  if (is_send) {
+    return with_imm ? Opcode::rc_send_last_imm : Opcode::rc_send_last;
+  }
+  return with_imm ? Opcode::rc_write_last_imm : Opcode::rc_write_last;
+}
+
+bool is_supported(WrOpcode opcode) {
+  switch (opcode) {
+    case WrOpcode::rdma_write:
+    case WrOpcode::rdma_write_with_imm:
+    case WrOpcode::send:
+    case WrOpcode::send_with_imm:
+    case WrOpcode::rdma_read:
+    case WrOpcode::atomic_cmp_and_swp:
+    case WrOpcode::atomic_fetch_and_add:
+      return true;
+    case WrOpcode::local_inv:
+    case WrOpcode::bind_mw:
+    case WrOpcode::send_with_inv:
+      break;
+  }
+  return false;
+}
+
+/// Where the answer to a READ or atomic goes must be writable; all else is only read.
+Access local_access_of(const SendWqe& wqe) {
+  return wqe.wants_data() ? Access::local_write : Access::none;
+}
+
+/// Attempts are shown in captures only; their number stops there.
+constexpr std::uint8_t retry_attempt_max = 255;
+
+/// An atomic works on eight bytes (IBTA vol 1, 9.4.5).
+constexpr std::uint32_t atomic_bytes = 8;
+
+}  // namespace
+
+RcRequester::RcRequester(Qpn qpn, const SendQueueLimits& limits, bool signal_all,
+                         CompletionSink& completions)
+    : qpn_(qpn), queue_(limits), signal_all_(signal_all), completions_(completions) {}
+
+void RcRequester::activate(const RcConnection& connection, const RcRequesterConfig& config) {
+  connection_ = connection;
+  config_ = config;
+  active_ = true;
+  una_ = sent_ = next_psn_ = config.first_psn;
+  retries_left_ = config.retry_cnt;
+  rnr_retries_left_ = config.rnr_retry;
+}
+
+void RcRequester::reset() {
+  while (!queue_.empty()) {
+    queue_.pop();
+  }
+  cursor_ = {.index = queue_.head(), .packet = 0};
+  active_ = draining_ = false;
+  rd_atomics_in_flight_ = 0;
+  local_failure_.reset();
+  implied_nak_at_.reset();
+  retry_cause_ = PacketNote::Cause::none;
+  retry_attempt_ = 0;
+  ack_deadline_ = rnr_deadline_ = time_never;
+}
+
+Result<void, PostError> RcRequester::post(const SendWr& wr) {
+  const bool wants_data = wr.opcode == WrOpcode::rdma_read ||
+                          wr.opcode == WrOpcode::atomic_cmp_and_swp ||
+                          wr.opcode == WrOpcode::atomic_fetch_and_add;
+  // Data can't come back into inline data, and without a responder's resource it can't come at all.
+  if (!is_supported(wr.opcode) || (wants_data && (wr.inline_data || config_.max_rd_atomic == 0))) {
+    return std::unexpected(PostError::opcode_unsupported);
+  }
+  return queue_.push(wr);
+}
+
+bool RcRequester::is_drained() const { return queue_.empty() || !queue_.at(queue_.head()).started; }
+
+std::uint32_t RcRequester::packets_of(std::uint64_t bytes) const {
+  const std::uint64_t mtu = connection_.mtu_bytes;
+  return std::max<std::uint32_t>(1, static_cast<std::uint32_t>((bytes + mtu - 1) / mtu));
+}
+
+bool RcRequester::window_is_full() const {
+  return distance_from_una(sent_) >= inflight_packets_max;
+}
+
+/// Whether a request that was not begun yet may begin.
+bool RcRequester::may_start(const SendWqe& wqe) const {
+  if (draining_) {
+    return false;
+  }
+  // IBTA vol 1, 10.8.3.3: a fenced request waits for the READs and atomics before it.
+  if (wqe.fence && rd_atomics_in_flight_ > 0) {
+    return false;
+  }
+  if (!wqe.wants_data()) {
+    return true;
+  }
+  if (rd_atomics_in_flight_ >= config_.max_rd_atomic) {
+    return false;
+  }
+  const std::uint32_t in_flight = distance_from_una(next_psn_);
+  return in_flight == 0 || in_flight + packets_of(wqe.length) <= psn_window_max;
+}
+
+/// Gives a request its PSNs. False if its own memory doesn't permit it: it will fail.
+bool RcRequester::start(TransportEnv& env, std::uint64_t index) {
+  SendWqe& wqe = queue_.at(index);
+  const bool length_fits = !wqe.is_atomic() || wqe.length == atomic_bytes;
+  if (!length_fits ||
+      !sges_permit(env.memory, connection_.pd, queue_.sges(index), local_access_of(wqe))) {
+    local_failure_ = {.index = index,
+                      .status = length_fits ? WcStatus::loc_prot_err : WcStatus::loc_len_err};
+    return false;
+  }
+  wqe.started = true;
+  wqe.first_psn = next_psn_;
+  wqe.psn_count = packets_of(wqe.length);
+  next_psn_ = wqe.end_psn();
+  if (wqe.wants_data()) {
+    ++rd_atomics_in_flight_;
+  }
+  return true;
+}
+
+bool RcRequester::wants_transmit(Time now) const {
+  const std::uint64_t end = local_failure_ ? local_failure_->index : queue_.tail();
+  return active_ && cursor_.index < end && (rnr_deadline_ == time_never || rnr_deadline_ <= now);
+}
+
+RcRequester::Transmitted RcRequester::poll_transmit(TransportEnv& env, PacketSink& sink,
+                                                    std::uint32_t& packets_max) {
+  while (wants_transmit(env.now)) {
+    const SendWqe& wqe = queue_.at(cursor_.index);
+    if (!wqe.started && (!may_start(wqe) || window_is_full())) {
+      break;
+    }
+    if (!wqe.started && !start(env, cursor_.index)) {
+      break;
+    }
+    const Psn psn = wqe.first_psn + static_cast<std::int32_t>(cursor_.packet);
+    if (psn == sent_ && window_is_full()) {
+      break;
+    }
+    if (packets_max == 0) {
+      return {.result = TransmitResult::more};
+    }
+    if (!emit(env, sink)) {
+      if (local_failure_) {
+        break;
+      }
+      // A way that stays blocked is a dead one: the time runs although nothing could be sent.
+      if (ack_deadline_ == time_never) {
+        arm_ack_timer(env);
+      }
+      return {.result = TransmitResult::blocked};
+    }
+    --packets_max;
+  }
+  return {.result = TransmitResult::idle, .failure = check_local_failure(env)};
+}
+
+/// Sends what the cursor stands at. False: no room, or the memory doesn't hold any more.
+bool RcRequester::emit(TransportEnv& env, PacketSink& sink) {
+  const SendWqe& wqe = queue_.at(cursor_.index);
+  const bool is_again = wqe.first_psn + static_cast<std::int32_t>(cursor_.packet) != sent_;
+  if (wqe.wants_data()) {
+    if (!emit_read_or_atomic(sink, wqe)) {
+      return false;
+    }
+  } else if (!emit_data(env, sink, wqe)) {
+    return false;
+  }
+  if (is_again) {
+    env.counters.add(Counter::retransmitted_pkts);
+  }
+  advance_cursor(env, wqe, wqe.is_read() ? wqe.psn_count - cursor_.packet : 1);
+  return true;
+}
+
+PacketFields RcRequester::fields_of(Opcode opcode, const SendWqe& wqe) const {
+  PacketFields fields;
+  fields.opcode = opcode;
+  fields.pkey = connection_.pkey;
+  fields.dest_qpn = connection_.dest_qpn;
+  fields.psn = wqe.first_psn + static_cast<std::int32_t>(cursor_.packet);
+  return fields;
+}
+
+/// One packet of a SEND or WRITE.
+bool RcRequester::emit_data(TransportEnv& env, PacketSink& sink, const SendWqe& wqe) {
+  const std::uint64_t offset = std::uint64_t{cursor_.packet} * connection_.mtu_bytes;
+  const auto bytes =
+      static_cast<std::size_t>(std::min<std::uint64_t>(wqe.length - offset, connection_.mtu_bytes));
+  const bool last = cursor_.packet + 1 == wqe.psn_count;
+  PacketFields fields = fields_of(data_opcode(wqe.opcode, cursor_.packet == 0, last), wqe);
+  fields.solicited = last && wqe.solicited;
+  // The last packet of a message asks always: who waits for a completion must not wait for the
+  // next message.
+  fields.ack_request = last || (cursor_.packet + 1) % ack_request_interval == 0;
+  fields.reth = Reth(wqe.remote_addr, wqe.rkey, wqe.length);
+  fields.imm = ImmDt(to_value(wqe.imm));
+
+  const MutableBytes packet = sink.reserve(transport_size(fields.opcode, bytes));
+  if (packet.empty()) {
+    return false;
+  }
+  const std::size_t header_bytes = emit_headers(packet, fields, bytes);
+  const MutableBytes payload = packet.subspan(header_bytes, bytes);
+  if (wqe.inline_data) {
+    copy_bytes(payload, queue_.inline_bytes(cursor_.index).subspan(offset, bytes));
+  } else if (!gather(env.memory, connection_.pd, queue_.sges(cursor_.index), offset, payload)) {
+    local_failure_ = {.index = cursor_.index, .status = WcStatus::loc_prot_err};
+    return false;
+  }
+  emit_pad(packet.subspan(header_bytes + bytes), bytes);
+  sink.commit(note_of(fields.psn));
+  return true;
+}
+
+/// A READ request, from the cursor's packet of the response on, or an atomic.
+bool RcRequester::emit_read_or_atomic(PacketSink& sink, const SendWqe& wqe) {
+  const bool is_swap = wqe.opcode == WrOpcode::atomic_cmp_and_swp;
+  PacketFields fields = fields_of(wqe.is_read() ? Opcode::rc_read_request
+                                  : is_swap     ? Opcode::rc_compare_swap
+                                                : Opcode::rc_fetch_add,
+                                  wqe);
+  if (wqe.is_read()) {
+    const std::uint32_t offset = cursor_.packet * connection_.mtu_bytes;
+    fields.reth = Reth(wqe.remote_addr + offset, wqe.rkey, wqe.length - offset);
+  } else {
+    fields.atomic_eth = AtomicEth(wqe.remote_addr, wqe.rkey, is_swap ? wqe.swap : wqe.compare_add,
+                                  is_swap ? wqe.compare_add : 0);
+  }
+  const MutableBytes packet = sink.reserve(transport_size(fields.opcode, 0));
+  if (packet.empty()) {
+    return false;
+  }
+  emit_headers(packet, fields, 0);
+  sink.commit(note_of(fields.psn));
+  return true;
+}
+
+PacketNote RcRequester::note_of(Psn psn) const {
+  if (distance_from_una(psn) >= distance_from_una(sent_)) {
+    return {};
+  }
+  return {
+      .kind = PacketNote::Kind::retransmission, .cause = retry_cause_, .attempt = retry_attempt_};
+}
+
+void RcRequester::advance_cursor(TransportEnv& env, const SendWqe& wqe, std::uint32_t packets) {
+  const bool is_first_in_flight = una_ == sent_;
+  cursor_.packet += packets;
+  const Psn reached = wqe.first_psn + static_cast<std::int32_t>(cursor_.packet);
+  if (distance_from_una(reached) > distance_from_una(sent_)) {
+    sent_ = reached;
+  }
+  if (cursor_.packet == wqe.psn_count) {
+    ++cursor_.index;
+    cursor_.packet = 0;
+  }
+  if (is_first_in_flight || ack_deadline_ == time_never) {
+    arm_ack_timer(env);
+  }
+}
+
+/// Puts the cursor back to the oldest PSN that is not acknowledged.
+void RcRequester::go_back(TransportEnv& env, PacketNote::Cause cause) {
+  cursor_ = {.index = queue_.head(), .packet = acknowledged_packets_of_head()};
+  retry_cause_ = cause;
+  retry_attempt_ = std::min<std::uint8_t>(retry_attempt_, retry_attempt_max - 1);
+  ++retry_attempt_;
+  env.counters.add(Counter::completer_retry_err);
+}
+
+/// Packets of the oldest request that are acknowledged already.
+std::uint32_t RcRequester::acknowledged_packets_of_head() const {
+  if (is_drained()) {
+    return 0;
+  }
+  return static_cast<std::uint32_t>(una_ - queue_.at(queue_.head()).first_psn);
+}
+
+std::uint32_t RcRequester::distance_from_una(Psn psn) const {
+  return (psn.value() - una_.value()) & (psn_space - 1);
+}
+
+}  // namespace verbena::ib

@@ -1,0 +1,571 @@
+#include "proto/ib_bth/rc_responder.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/check.h"
+#include "proto/ib_bth/sge_copy.h"
+
+namespace verbena::ib {
+
+namespace {
+
+constexpr std::uint64_t atomic_bytes = 8;
+
+constexpr Syndrome invalid_request = Syndrome::nak(NakCode::invalid_request);
+constexpr Syndrome access_error = Syndrome::nak(NakCode::remote_access_error);
+constexpr Syndrome operational_error = Syndrome::nak(NakCode::remote_operational_error);
+
+bool is_atomic(const PacketView& packet) {
+  return packet.info().operation == Operation::compare_swap ||
+         packet.info().operation == Operation::fetch_add;
+}
+
+/// Answered with data, which is kept for replay.
+bool keeps_reply(const PacketView& packet) {
+  return packet.info().operation == Operation::read_request || is_atomic(packet);
+}
+
+/// The right that an operation needs, of the QP and of the memory; none for a SEND.
+Access access_needed(Operation operation) {
+  switch (operation) {
+    case Operation::write:
+      return Access::remote_write;
+    case Operation::read_request:
+      return Access::remote_read;
+    case Operation::compare_swap:
+    case Operation::fetch_add:
+      return Access::remote_atomic;
+    default:
+      return Access::none;
+  }
+}
+
+/// Compare-and-swap or fetch-and-add on memory that the application's own atomics may touch at the
+/// same time. Returns the value before.
+std::uint64_t apply_atomic(std::byte* host, const PacketView& packet) {
+  const AtomicEth eth = packet.atomic_eth();
+  const std::atomic_ref target(*reinterpret_cast<std::uint64_t*>(host));
+  if (packet.info().operation == Operation::fetch_add) {
+    return target.fetch_add(eth.swap_or_add());
+  }
+  std::uint64_t original = eth.compare();
+  target.compare_exchange_strong(original, eth.swap_or_add());
+  return original;
+}
+
+}  // namespace
+
+RcResponder::RcResponder(Qpn qpn, std::uint32_t recv_wr_max, std::uint32_t recv_sge_max,
+                         CompletionSink& completions)
+    : qpn_(qpn), queue_(recv_wr_max, recv_sge_max), completions_(completions) {}
+
+void RcResponder::activate(const RcConnection& connection, const RcResponderConfig& config) {
+  connection_ = connection;
+  config_ = config;
+  expected_psn_ = config.first_psn;
+  replies_capacity_ = config.max_dest_rd_atomic;
+  replies_ = std::make_unique<Reply[]>(replies_capacity_);
+  active_ = true;
+}
+
+void RcResponder::reconfigure(const RcResponderConfig& config) {
+  config_.min_rnr_timer = config.min_rnr_timer;
+  config_.access = config.access;
+}
+
+void RcResponder::reset() {
+  while (!queue_.empty()) {
+    queue_.pop();
+  }
+  active_ = nak_sent_ = false;
+  msn_ = Msn();
+  inbound_ = Inbound::idle;
+  replies_capacity_ = replies_next_ = replies_waiting_ = 0;
+  ack_.reset();
+}
+
+void RcResponder::flush(TransportEnv& env) {
+  active_ = false;
+  inbound_ = Inbound::idle;
+  while (!queue_.empty()) {
+    complete_receive(env, WcStatus::wr_flush_err, {.opcode = WcOpcode::recv}, true);
+  }
+}
+
+std::uint32_t RcResponder::packets_of(std::uint64_t bytes) const {
+  const std::uint64_t mtu = connection_.mtu_bytes;
+  return std::max<std::uint32_t>(1, static_cast<std::uint32_t>((bytes + mtu - 1) / mtu));
+}
+
+RcResponder::Outcome RcResponder::on_request(TransportEnv& env, const PacketView& packet) {
+  if (!active_) {
+    return {.verdict = RxVerdict::drop(RxCheck::qp_state, Counter::rx_drop_qp_state)};
+  }
+  const std::int32_t distance = packet.psn() - expected_psn_;
+  if (distance < 0) {
+    return on_duplicate(env, packet);
+  }
+  if (distance > 0) {
+    return on_gap(env, packet);
+  }
+  nak_sent_ = false;
+  Checked refusal = check_all(env, packet);
+  if (!refusal) {
+    refusal = execute(env, packet);
+  }
+  if (refusal) {
+    return refuse(env, packet, *refusal);
+  }
+  return {};
+}
+
+RcResponder::Checked RcResponder::check_all(TransportEnv& env, const PacketView& packet) const {
+  if (auto refusal = check_opcode_sequence(packet)) {
+    return refusal;
+  }
+  if (auto refusal = check_opcode_allowed(packet)) {
+    return refusal;
+  }
+  if (auto refusal = check_resources(packet)) {
+    return refusal;
+  }
+  if (auto refusal = check_length(packet)) {
+    return refusal;
+  }
+  return check_key(env, packet);
+}
+
+/// IBTA vol 1, 9.7.4.1.3: inside a message only its own Middle and Last, outside only First and
+/// Only.
+RcResponder::Checked RcResponder::check_opcode_sequence(const PacketView& packet) const {
+  const OpcodeInfo& info = packet.info();
+  const bool fits = inbound_ == Inbound::idle
+                        ? info.starts_message()
+                        : !info.starts_message() &&
+                              (info.operation == Operation::send) == (inbound_ == Inbound::send);
+  if (fits) {
+    return std::nullopt;
+  }
+  return Refusal{.check = RxCheck::opcode_sequence,
+                 .syndrome = invalid_request,
+                 .got = static_cast<std::uint64_t>(packet.opcode())};
+}
+
+/// IBTA vol 1, 9.7.4.1.4 and 9.7.4.1.5: what the QP offers, and what it was told to permit.
+RcResponder::Checked RcResponder::check_opcode_allowed(const PacketView& packet) const {
+  switch (packet.info().operation) {
+    case Operation::send:
+      if (!packet.info().has_invalidate()) {
+        return std::nullopt;
+      }
+      break;
+    case Operation::write:
+    case Operation::read_request:
+    case Operation::compare_swap:
+    case Operation::fetch_add:
+      if (allows(config_.access, access_needed(packet.info().operation))) {
+        return std::nullopt;
+      }
+      break;
+    default:
+      break;
+  }
+  return Refusal{.check = RxCheck::opcode_allowed,
+                 .syndrome = invalid_request,
+                 .counter = std::nullopt,
+                 .got = static_cast<std::uint64_t>(packet.opcode())};
+}
+
+/// Whether a packet needs a receive request that its message does not have yet.
+bool RcResponder::takes_receive(const PacketView& packet) const {
+  const OpcodeInfo& info = packet.info();
+  return (info.operation == Operation::send && info.starts_message()) ||
+         (info.operation == Operation::write && info.has_immediate());
+}
+
+/// IBTA vol 1, 9.7.4.1.6: a receive request, or a place to keep a READ or atomic for replay.
+RcResponder::Checked RcResponder::check_resources(const PacketView& packet) const {
+  if (takes_receive(packet) && queue_.empty()) {
+    return Refusal{.check = RxCheck::resources,
+                   .syndrome = Syndrome::rnr_nak(config_.min_rnr_timer & Syndrome::code_max),
+                   .counter = Counter::out_of_buffer};
+  }
+  if (keeps_reply(packet) && !has_reply_slot()) {
+    return Refusal{.check = RxCheck::resources,
+                   .syndrome = invalid_request,
+                   .counter = std::nullopt,
+                   .expected = replies_capacity_,
+                   .got = replies_capacity_ + std::uint64_t{1}};
+  }
+  return std::nullopt;
+}
+
+/// IBTA vol 1, 9.7.4.1.7: the payload fits the opcode's position and the path MTU, and the message
+/// fits what its RETH or its receive request says.
+RcResponder::Checked RcResponder::check_length(const PacketView& packet) const {
+  const OpcodeInfo& info = packet.info();
+  const std::uint64_t payload = packet.payload().size();
+  const auto refused = [](std::uint64_t expected, std::uint64_t got,
+                          WcStatus status = WcStatus::rem_inv_req_err,
+                          std::optional<Counter> counter = std::nullopt) {
+    return Refusal{.check = RxCheck::length,
+                   .syndrome = invalid_request,
+                   .recv_status = status,
+                   .counter = counter,
+                   .expected = expected,
+                   .got = got};
+  };
+  const PayloadLimits limits = payload_limits(info, connection_.mtu_bytes);
+  if (payload < limits.bytes_min || payload > limits.bytes_max) {
+    return refused(limits.bytes_max, payload);
+  }
+  const std::uint64_t before = info.starts_message() ? 0 : received_bytes_;
+  switch (info.operation) {
+    case Operation::send: {
+      const std::uint64_t room = total_length(queue_.front().sges);
+      if (before + payload > room) {
+        return refused(room, before + payload, WcStatus::loc_len_err,
+                       Counter::resp_local_length_error);
+      }
+      return std::nullopt;
+    }
+    case Operation::write: {
+      const std::uint64_t length =
+          info.starts_message() ? packet.reth().length_bytes() : write_.length_bytes();
+      const std::uint64_t total = before + payload;
+      const bool fits = info.ends_message() ? total == length : total < length;
+      if (length > message_bytes_max || !fits) {
+        return refused(length, total);
+      }
+      return std::nullopt;
+    }
+    case Operation::read_request:
+      if (packet.reth().length_bytes() > message_bytes_max) {
+        return refused(message_bytes_max, packet.reth().length_bytes());
+      }
+      return std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// IBTA vol 1, 9.7.4.1.5: R_Key, rights and range of all that the request names, checked once when
+/// it begins. A request for no bytes names no memory: its key isn't looked at.
+RcResponder::Checked RcResponder::check_key(TransportEnv& env, const PacketView& packet) const {
+  const OpcodeInfo& info = packet.info();
+  Va va{};
+  Rkey rkey{};
+  std::uint64_t length = 0;
+  if (is_atomic(packet)) {
+    va = packet.atomic_eth().va();
+    rkey = packet.atomic_eth().rkey();
+    length = atomic_bytes;
+    if (to_value(va) % atomic_bytes != 0) {
+      return Refusal{.check = RxCheck::key, .syndrome = invalid_request, .got = to_value(va)};
+    }
+  } else if (packet.has(ExtHeader::reth)) {
+    va = packet.reth().va();
+    rkey = packet.reth().rkey();
+    length = packet.reth().length_bytes();
+  }
+  if (length == 0 ||
+      env.memory.remote(connection_.pd, rkey, va, length, access_needed(info.operation))) {
+    return std::nullopt;
+  }
+  return Refusal{.check = RxCheck::key,
+                 .syndrome = access_error,
+                 .recv_status = WcStatus::loc_access_err,
+                 .counter = Counter::resp_remote_access_errors,
+                 .got = to_value(rkey)};
+}
+
+RcResponder::Checked RcResponder::execute(TransportEnv& env, const PacketView& packet) {
+  std::uint32_t psn_count = 1;
+  Checked refusal;
+  switch (packet.info().operation) {
+    case Operation::send:
+      refusal = execute_send(env, packet);
+      break;
+    case Operation::write:
+      refusal = execute_write(env, packet);
+      break;
+    case Operation::read_request:
+      psn_count = packets_of(packet.reth().length_bytes());
+      execute_read(env, packet);
+      break;
+    default:
+      refusal = execute_atomic(env, packet);
+      break;
+  }
+  if (refusal) {
+    return refusal;
+  }
+  expected_psn_ = expected_psn_ + static_cast<std::int32_t>(psn_count);
+  if (keeps_reply(packet)) {
+    // Its response acknowledges all before it.
+    ack_.reset();
+  } else if (packet.bth().ack_request() || (ack_ && ack_->syndrome != Syndrome::ack())) {
+    // A NAK that still waits is answered by this very packet.
+    acknowledge(env, {.psn = packet.psn(), .syndrome = Syndrome::ack(), .msn = msn_});
+  }
+  return std::nullopt;
+}
+
+RcResponder::Checked RcResponder::execute_send(TransportEnv& env, const PacketView& packet) {
+  if (packet.info().starts_message()) {
+    received_bytes_ = 0;
+    inbound_ = Inbound::send;
+  }
+  if (!scatter(env.memory, connection_.pd, queue_.front().sges, received_bytes_,
+               packet.payload())) {
+    return Refusal{.check = RxCheck::execute,
+                   .syndrome = operational_error,
+                   .recv_status = WcStatus::loc_prot_err};
+  }
+  received_bytes_ += packet.payload().size();
+  if (packet.info().ends_message()) {
+    end_message(env, packet);
+  }
+  return std::nullopt;
+}
+
+RcResponder::Checked RcResponder::execute_write(TransportEnv& env, const PacketView& packet) {
+  if (packet.info().starts_message()) {
+    write_ = packet.reth();
+    received_bytes_ = 0;
+    inbound_ = Inbound::write;
+  }
+  if (!packet.payload().empty()) {
+    // Asked again for each packet: the registration may have gone since the first one.
+    const auto host =
+        env.memory.remote(connection_.pd, write_.rkey(), write_.va() + received_bytes_,
+                          packet.payload().size(), Access::remote_write);
+    if (!host) {
+      return Refusal{.check = RxCheck::key,
+                     .syndrome = access_error,
+                     .recv_status = WcStatus::loc_access_err,
+                     .counter = Counter::resp_remote_access_errors,
+                     .got = to_value(write_.rkey())};
+    }
+    place(*host, packet.payload());
+  }
+  received_bytes_ += packet.payload().size();
+  if (packet.info().ends_message()) {
+    env.counters.add(Counter::rx_write_requests);
+    end_message(env, packet);
+  }
+  return std::nullopt;
+}
+
+void RcResponder::execute_read(TransportEnv& env, const PacketView& packet) {
+  env.counters.add(Counter::rx_read_requests);
+  // C9-148: a READ counts as soon as it is accepted.
+  msn_ = msn_.next();
+  const Reth reth = packet.reth();
+  Reply& reply = add_reply();
+  reply = {.waiting = true,
+           .first_psn = packet.psn(),
+           .psn_count = packets_of(reth.length_bytes()),
+           .msn = msn_,
+           .rkey = reth.rkey(),
+           .va = reth.va(),
+           .length = reth.length_bytes(),
+           .bytes_left = reth.length_bytes(),
+           .begins = true};
+}
+
+RcResponder::Checked RcResponder::execute_atomic(TransportEnv& env, const PacketView& packet) {
+  const AtomicEth eth = packet.atomic_eth();
+  const auto host =
+      env.memory.remote(connection_.pd, eth.rkey(), eth.va(), atomic_bytes, Access::remote_atomic);
+  // The address was aligned, but a registration may name its memory by another one.
+  if (!host || reinterpret_cast<std::uintptr_t>(*host) % atomic_bytes != 0) {
+    return Refusal{.check = RxCheck::key,
+                   .syndrome = access_error,
+                   .counter = Counter::resp_remote_access_errors,
+                   .got = to_value(eth.rkey())};
+  }
+  env.counters.add(Counter::rx_atomic_requests);
+  msn_ = msn_.next();
+  const std::uint64_t original = apply_atomic(*host, packet);
+  Reply& reply = add_reply();
+  reply = {.is_atomic = true,
+           .waiting = true,
+           .first_psn = packet.psn(),
+           .psn_count = 1,
+           .msn = msn_,
+           .atomic_original = original};
+  return std::nullopt;
+}
+
+/// The last packet of a SEND or WRITE is in place.
+void RcResponder::end_message(TransportEnv& env, const PacketView& packet) {
+  inbound_ = Inbound::idle;
+  msn_ = msn_.next();
+  const bool is_send = packet.info().operation == Operation::send;
+  const bool with_imm = packet.info().has_immediate();
+  if (is_send) {
+    env.counters.add(Counter::rdma_recvs);
+  }
+  if (!is_send && !with_imm) {
+    return;
+  }
+  Completion completion;
+  completion.opcode = is_send ? WcOpcode::recv : WcOpcode::recv_rdma_with_imm;
+  completion.byte_len = static_cast<std::uint32_t>(received_bytes_);
+  completion.with_imm = with_imm;
+  if (with_imm) {
+    completion.imm_or_rkey = packet.imm().value();
+  }
+  complete_receive(env, WcStatus::success, completion, packet.bth().solicited());
+}
+
+void RcResponder::complete_receive(TransportEnv& env, WcStatus status, Completion completion,
+                                   bool solicited) {
+  completion.wr_id = queue_.front().wr_id;
+  completion.time = env.now;
+  completion.qpn = qpn_;
+  completion.src_qpn = connection_.dest_qpn;
+  completion.status = status;
+  queue_.pop();
+  if (status != WcStatus::success) {
+    env.counters.add(Counter::resp_cqe_error);
+  }
+  if (status == WcStatus::wr_flush_err) {
+    env.counters.add(Counter::resp_cqe_flush_error);
+  }
+  completions_.complete(completion, solicited || status != WcStatus::success);
+}
+
+/// IBTA vol 1, 9.7.5.1.3: a request behind the expected one is answered by a NAK, once.
+RcResponder::Outcome RcResponder::on_gap(TransportEnv& env, const PacketView& packet) {
+  env.counters.add(Counter::out_of_sequence);
+  if (nak_sent_) {
+    return {.verdict = RxVerdict::drop(RxCheck::psn, Counter::rx_drop_out_of_sequence,
+                                       expected_psn_.value(), packet.psn().value())};
+  }
+  nak_sent_ = true;
+  const Syndrome syndrome = Syndrome::nak(NakCode::psn_sequence_error);
+  acknowledge(env, {.psn = expected_psn_, .syndrome = syndrome, .msn = msn_});
+  return {.verdict = {.kind = RxVerdict::Kind::nak,
+                      .check = RxCheck::psn,
+                      .syndrome = syndrome.to_byte(),
+                      .expected = expected_psn_.value(),
+                      .got = packet.psn().value()}};
+}
+
+/// IBTA vol 1, 9.7.5.1.4: a duplicate is not executed again. SENDs and WRITEs are acknowledged up
+/// to where we are, READs read again, atomics answered with the result kept.
+RcResponder::Outcome RcResponder::on_duplicate(TransportEnv& env, const PacketView& packet) {
+  env.counters.add(Counter::duplicate_request);
+  const RxVerdict verdict{.kind = RxVerdict::Kind::duplicate,
+                          .check = RxCheck::psn,
+                          .counter = std::nullopt,
+                          .expected = expected_psn_.value(),
+                          .got = packet.psn().value()};
+  if (!keeps_reply(packet)) {
+    acknowledge(
+        env,
+        {.psn = expected_psn_ + -1, .syndrome = Syndrome::ack(), .msn = msn_, .is_replay = true});
+    return {.verdict = verdict};
+  }
+  if (!replay(packet)) {
+    return {.verdict = RxVerdict::drop(RxCheck::psn, Counter::rx_drop_duplicate,
+                                       expected_psn_.value(), packet.psn().value())};
+  }
+  return {.verdict = verdict};
+}
+
+/// Answers a READ or atomic again. False if it isn't kept, or isn't the one that is kept.
+bool RcResponder::replay(const PacketView& packet) {
+  Reply* const begin = replies_.get();
+  Reply* const end = begin + replies_capacity_;
+  Reply* const reply = std::find_if(begin, end, [&](const Reply& kept) {
+    const std::int32_t at = packet.psn() - kept.first_psn;
+    return at >= 0 && static_cast<std::uint32_t>(at) < kept.psn_count;
+  });
+  if (reply == end || reply->is_atomic != is_atomic(packet)) {
+    return false;
+  }
+  if (!reply->is_atomic) {
+    // A READ may be asked again from any packet on (IBTA vol 1, 9.7.5.1.4), but only for what it
+    // asked the first time.
+    const Reth reth = packet.reth();
+    const auto at = static_cast<std::uint32_t>(packet.psn() - reply->first_psn);
+    const std::uint64_t offset = std::uint64_t{at} * connection_.mtu_bytes;
+    if (reth.rkey() != reply->rkey || reth.va() != reply->va + offset ||
+        offset + reth.length_bytes() > reply->length) {
+      return false;
+    }
+    reply->next_packet = at;
+    reply->bytes_left = reth.length_bytes();
+    reply->begins = true;
+  }
+  if (!reply->waiting) {
+    reply->waiting = reply->is_replay = true;
+    ++replies_waiting_;
+  }
+  return true;
+}
+
+RcResponder::Outcome RcResponder::refuse(TransportEnv& env, const PacketView& packet,
+                                         const Refusal& refusal) {
+  const RxVerdict verdict{.kind = RxVerdict::Kind::nak,
+                          .check = refusal.check,
+                          .syndrome = refusal.syndrome.to_byte(),
+                          .counter = refusal.counter,
+                          .expected = refusal.expected,
+                          .got = refusal.got};
+  acknowledge(env, {.psn = packet.psn(), .syndrome = refusal.syndrome, .msn = msn_});
+  if (refusal.syndrome.kind() == AethKind::rnr_nak) {
+    nak_sent_ = true;
+    env.counters.add(Counter::send_rnr_err);
+    return {.verdict = verdict};
+  }
+  active_ = false;
+  // Whoever waits for the message hears of it through the receive request that the message has or
+  // would take (C9-222.1.1 ff.); otherwise the event tells.
+  const bool has_receive =
+      inbound_ == Inbound::send ||
+      (takes_receive(packet) && refusal.check >= RxCheck::length && !queue_.empty());
+  if (has_receive) {
+    const bool is_write = packet.info().operation == Operation::write;
+    complete_receive(env, refusal.recv_status,
+                     {.opcode = is_write ? WcOpcode::recv_rdma_with_imm : WcOpcode::recv}, true);
+    return {.verdict = verdict, .failure = QpFailure::told_by_completion};
+  }
+  return {.verdict = verdict,
+          .failure = refusal.syndrome == access_error ? QpFailure::access_error
+                                                      : QpFailure::request_error};
+}
+
+/// Notes that everything up to ack.psn is acknowledged, or refused there. One that waits already is
+/// covered by the later one, unless it is a NAK: that has the last word until it is sent.
+void RcResponder::acknowledge(TransportEnv& env, const PendingAck& ack) {
+  if (ack_) {
+    env.counters.add(Counter::ack_deferred);
+    if (ack_->syndrome.kind() != AethKind::ack && ack.is_replay) {
+      return;
+    }
+  }
+  ack_ = ack;
+}
+
+/// Whether the oldest slot may be used again. One that is only being replayed may: a peer that
+/// keeps to max_dest_rd_atomic has got its answer long ago.
+bool RcResponder::has_reply_slot() const {
+  return replies_capacity_ > 0 &&
+         (!replies_[replies_next_].waiting || replies_[replies_next_].is_replay);
+}
+
+/// The slot for a new READ or atomic: the oldest one.
+RcResponder::Reply& RcResponder::add_reply() {
+  VERBENA_CHECK(has_reply_slot());
+  Reply& reply = replies_[replies_next_];
+  replies_next_ = (replies_next_ + 1) % replies_capacity_;
+  replies_waiting_ += reply.waiting ? 0 : 1;
+  return reply;
+}
+
+}  // namespace verbena::ib

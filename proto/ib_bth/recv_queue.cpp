@@ -1,0 +1,42 @@
+#include "proto/ib_bth/recv_queue.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/check.h"
+
+namespace verbena::ib {
+
+RecvQueue::RecvQueue(std::uint32_t wr_max, std::uint32_t sge_max)
+    : wr_max_(wr_max == 0 ? 0 : std::bit_ceil(wr_max)),
+      sge_max_(sge_max),
+      mask_(wr_max_ == 0 ? 0 : wr_max_ - 1),
+      wqes_(std::make_unique<Wqe[]>(wr_max_)),
+      sges_(std::make_unique<Sge[]>(std::size_t{wr_max_} * sge_max)) {}
+
+RecvWr RecvQueue::front() const {
+  VERBENA_CHECK(!empty());
+  const std::size_t at = static_cast<std::size_t>(head_) & mask_;
+  return {.wr_id = wqes_[at].wr_id, .sges = {&sges_[at * sge_max_], wqes_[at].sge_count}};
+}
+
+void RecvQueue::pop() {
+  VERBENA_CHECK(!empty());
+  ++head_;
+}
+
+Result<void, PostError> RecvQueue::push(const RecvWr& wr) {
+  if (tail_ - head_ >= wr_max_) {
+    return std::unexpected(PostError::queue_full);
+  }
+  if (wr.sges.size() > sge_max_) {
+    return std::unexpected(PostError::too_many_sges);
+  }
+  const std::size_t at = static_cast<std::size_t>(tail_) & mask_;
+  wqes_[at] = {.wr_id = wr.wr_id, .sge_count = static_cast<std::uint32_t>(wr.sges.size())};
+  std::ranges::copy(wr.sges, &sges_[at * sge_max_]);
+  ++tail_;
+  return {};
+}
+
+}  // namespace verbena::ib
