@@ -9,8 +9,10 @@ namespace verbena::nic {
 
 struct DeviceProfile {
   std::string_view name = "verbena";
-  std::uint32_t vendor_id = 0;
-  std::uint32_t vendor_part_id = 0;
+  /// An OUI that belongs to nobody (IEEE 802-2014, 8.2.2: locally administered). Not 0, which
+  /// programs take for a device that doesn't know itself.
+  std::uint32_t vendor_id = 0x02'5642;
+  std::uint32_t vendor_part_id = 1;
   std::uint32_t hw_ver = 0;
   std::string_view fw_ver = "1.0.0";
 

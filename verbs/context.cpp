@@ -1,0 +1,125 @@
+// Opening and closing a device, and the table of functions that programs call through the context.
+
+#include "verbs/context.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "ports/log.h"
+#include "verbs/cq.h"
+#include "verbs/errors.h"
+#include "verbs/mr.h"
+#include "verbs/pd.h"
+#include "verbs/qp.h"
+
+namespace verbena::verbs {
+namespace {
+
+/// One per context: there is one engine thread, whatever the vector.
+constexpr int comp_vectors = 1;
+
+ibv_mw* alloc_mw(ibv_pd*, ibv_mw_type) { return unsupported_object(); }
+int bind_mw(ibv_qp*, ibv_mw*, ibv_mw_bind*) { return EOPNOTSUPP; }
+int dealloc_mw(ibv_mw*) { return EOPNOTSUPP; }
+int post_srq_recv(ibv_srq*, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
+  *bad_wr = wr;
+  return EOPNOTSUPP;
+}
+
+/// Programs call these without looking for NULL, so all eight are there. The _compat_ slots are
+/// called by nothing but libraries linked before 2008, but for the two that rdma-core fills.
+ibv_context_ops context_ops() {
+  ibv_context_ops ops{};
+  ops._compat_query_device = ibv_query_device;
+  ops._compat_query_port = ibv_query_port;
+  ops.alloc_mw = alloc_mw;
+  ops.bind_mw = bind_mw;
+  ops.dealloc_mw = dealloc_mw;
+  ops.poll_cq = poll_cq;
+  ops.req_notify_cq = req_notify_cq;
+  ops.post_srq_recv = post_srq_recv;
+  ops.post_send = post_send;
+  ops.post_recv = post_recv;
+  return ops;
+}
+
+/// A descriptor of its own for each context, which pyverbs and others dup(). Nothing reads it.
+int open_command_fd() {
+  return static_cast<int>(::syscall(SYS_memfd_create, "verbena", MFD_CLOEXEC));
+}
+
+}  // namespace
+
+/// In verbs_context a NULL function means "not supported", and inline functions say so to the
+/// program; so only what is built is set.
+Context::Context(Device& opened_device, std::shared_ptr<SharedEngine> engine, int command_fd)
+    : verbs_context{}, opened(opened_device), shared_engine(std::move(engine)) {
+  verbs_context::query_port = verbs::query_port;
+  verbs_context::query_device_ex = verbs::query_device_ex;
+  verbs_context::create_qp_ex = verbs::create_qp_ex;
+  sz = sizeof(verbs_context);
+  context.device = &opened.device;
+  context.ops = context_ops();
+  context.cmd_fd = command_fd;
+  context.async_fd = async.fd();
+  context.num_comp_vectors = comp_vectors;
+  pthread_mutex_init(&context.mutex, nullptr);
+  context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+}
+
+Context::~Context() { ::syscall(SYS_close, context.cmd_fd); }
+
+void Context::release_objects() {
+  const std::lock_guard guard(objects_mutex);
+  // Users before what they use.
+  const auto release_all = [&]<class Object>(ObjectList& list) {
+    for (ObjectLink& link : list) {
+      static_cast<Object&>(link).release();
+    }
+    list.clear();
+  };
+  release_all.operator()<QueuePair>(qps);
+  release_all.operator()<CompletionQueue>(cqs);
+  release_all.operator()<MemoryRegion>(mrs);
+  release_all.operator()<ProtectionDomain>(pds);
+}
+
+}  // namespace verbena::verbs
+
+using namespace verbena;
+using namespace verbena::verbs;
+
+VERBENA_EXPORT ibv_context* ibv_open_device(ibv_device* base) {
+  return create_or_null([&]() -> Created<ibv_context> {
+    Device& device = Device::of(base);
+    auto engine = device.shared_engine();
+    if (!engine) {
+      ports::report(engine.error());
+      return failed(EIO);
+    }
+    const int command_fd = open_command_fd();
+    if (command_fd < 0) {
+      return failed(errno);
+    }
+    auto context = std::make_unique<Context>(device, *engine, command_fd);
+    if (context->async.fd() < 0) {
+      return failed(EMFILE);
+    }
+    (*engine)->attach(*context);
+    return &context.release()->context;
+  });
+}
+
+VERBENA_EXPORT int ibv_close_device(ibv_context* base) {
+  Context& context = Context::of(base);
+  if (context.is_dead()) {
+    return 0;  // Its objects still refer to it; it goes with the process.
+  }
+  context.shared_engine->detach(context);
+  context.release_objects();
+  delete &context;
+  return 0;
+}
+
+VERBENA_EXPORT ibv_context* ibv_import_device(int) { return unsupported_object(); }

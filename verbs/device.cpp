@@ -1,0 +1,129 @@
+// Device list, names and GUIDs. The list is read from the configuration once; see
+// ports/device_config.h for where it comes from.
+
+#include "verbs/device.h"
+
+#include <endian.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "ports/log.h"
+#include "verbs/errors.h"
+
+namespace verbena::verbs {
+namespace {
+
+template <std::size_t size>
+void set_text(char (&field)[size], std::string_view text) {
+  const std::size_t length = std::min(text.size(), size - 1);
+  std::memcpy(field, text.data(), length);
+  field[length] = '\0';
+}
+
+/// The devices, and the lock under which engines are opened. Never destroyed: background threads
+/// and atexit handlers of the program may still use devices while the process ends.
+class Registry {
+ public:
+  static Registry& get() {
+    static Registry& registry = *new Registry;
+    return registry;
+  }
+
+  /// Empty if the configuration is wrong: then the user has been told.
+  std::span<const std::unique_ptr<Device>> devices() {
+    const std::lock_guard guard(mutex);
+    if (devices_.empty()) {
+      load();
+    }
+    return devices_;
+  }
+
+  std::mutex mutex;
+
+ private:
+  Registry() {
+    // A child must not inherit the lock from a thread that it doesn't have.
+    pthread_atfork([] { get().mutex.lock(); }, [] { get().mutex.unlock(); },
+                   [] { get().mutex.unlock(); });
+  }
+
+  void load() {
+    auto configs = ports::load_devices(ports::process_environment());
+    if (!configs) {
+      // Programs ask for the list again and again; the user needs one line.
+      if (configs.error() != reported_) {
+        reported_ = configs.error();
+        ports::report(reported_);
+      }
+      return;
+    }
+    for (auto& config : *configs) {
+      devices_.push_back(
+          std::make_unique<Device>(std::move(config), static_cast<int>(devices_.size())));
+    }
+  }
+
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::string reported_;
+};
+
+}  // namespace
+
+Device::Device(ports::DeviceConfig device_config, int device_index)
+    : VerbsDevice{}, config(std::move(device_config)), index(device_index) {
+  const std::string uverbs = "uverbs" + std::to_string(index);
+  device.node_type = IBV_NODE_CA;
+  device.transport_type = IBV_TRANSPORT_IB;
+  set_text(device.name, config.name);
+  set_text(device.dev_name, uverbs);
+  set_text(device.dev_path, "/sys/class/infiniband_verbs/" + uverbs);
+  set_text(device.ibdev_path, "/sys/class/infiniband/" + config.name);
+}
+
+Result<std::shared_ptr<SharedEngine>, std::string> Device::shared_engine() {
+  const std::lock_guard guard(Registry::get().mutex);
+  auto engine = engine_.lock();
+  if (engine && !engine->engine().is_dead()) {
+    return engine;
+  }
+  auto opened = SharedEngine::open(config);
+  if (opened) {
+    engine_ = *opened;
+  }
+  return opened;
+}
+
+}  // namespace verbena::verbs
+
+using namespace verbena;
+using namespace verbena::verbs;
+
+VERBENA_EXPORT ibv_device** ibv_get_device_list(int* num_devices) {
+  if (num_devices != nullptr) {
+    *num_devices = 0;
+  }
+  return create_or_null([&]() -> Created<ibv_device*> {
+    const auto devices = Registry::get().devices();
+    auto list = std::make_unique<ibv_device*[]>(devices.size() + 1);
+    std::ranges::transform(devices, list.get(), [](const auto& device) { return &device->device; });
+    if (num_devices != nullptr) {
+      *num_devices = static_cast<int>(devices.size());
+    }
+    return list.release();
+  });
+}
+
+VERBENA_EXPORT void ibv_free_device_list(ibv_device** list) { delete[] list; }
+
+VERBENA_EXPORT const char* ibv_get_device_name(ibv_device* device) { return device->name; }
+
+VERBENA_EXPORT int ibv_get_device_index(ibv_device* device) { return Device::of(device).index; }
+
+VERBENA_EXPORT __be64 ibv_get_device_guid(ibv_device* device) {
+  return htobe64(Device::of(device).config.guid);
+}

@@ -1,0 +1,42 @@
+#include "verbs/event_fd.h"
+
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+// The calls below go to the kernel directly: libraries such as librspreload put their own read()
+// and write() in front of libc's.
+
+namespace verbena::verbs {
+
+EventFd::EventFd() noexcept : fd_(::eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC)) {}
+
+EventFd::~EventFd() {
+  if (fd_ >= 0) {
+    ::syscall(SYS_close, fd_);
+  }
+}
+
+void EventFd::signal() noexcept {
+  const std::uint64_t one = 1;
+  ::syscall(SYS_write, fd_, &one, sizeof one);
+}
+
+Errno EventFd::wait() noexcept {
+  std::uint64_t token = 0;
+  return ::syscall(SYS_read, fd_, &token, sizeof token) < 0 ? errno : 0;
+}
+
+void EventFd::take_back(std::uint64_t count) noexcept {
+  for (; count > 0; --count) {
+    std::uint64_t token = 0;
+    const iovec buffer{&token, sizeof token};
+    // RWF_NOWAIT, for the program may have left the descriptor in blocking mode.
+    if (::preadv2(fd_, &buffer, 1, -1, RWF_NOWAIT) < 0) {
+      return;
+    }
+  }
+}
+
+}  // namespace verbena::verbs

@@ -1,0 +1,113 @@
+// Posting work: the data path from the program to the NIC. A whole list of requests goes under one
+// lock, nothing is allocated.
+
+#include <arpa/inet.h>
+
+#include <array>
+#include <cstring>
+#include <limits>
+
+#include "verbs/errors.h"
+#include "verbs/qp.h"
+
+namespace verbena::verbs {
+namespace {
+
+static_assert(static_cast<int>(WrOpcode::rdma_write) == IBV_WR_RDMA_WRITE);
+static_assert(static_cast<int>(WrOpcode::send_with_imm) == IBV_WR_SEND_WITH_IMM);
+static_assert(static_cast<int>(WrOpcode::rdma_read) == IBV_WR_RDMA_READ);
+static_assert(static_cast<int>(WrOpcode::atomic_fetch_and_add) == IBV_WR_ATOMIC_FETCH_AND_ADD);
+static_assert(static_cast<int>(WrOpcode::send_with_inv) == IBV_WR_SEND_WITH_INV);
+
+/// Room for the SGEs of one request on their way to the Nic, which keeps none of them. No profile
+/// allows more.
+constexpr std::size_t sges_max = 32;
+using SgeRoom = std::array<Sge, sges_max>;
+
+Result<std::span<const Sge>, PostError> translate(const ibv_sge* list, int count, SgeRoom& room) {
+  if (count < 0 || static_cast<std::size_t>(count) > room.size()) {
+    return std::unexpected(PostError::too_many_sges);
+  }
+  const auto sges = std::span(room).first(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < sges.size(); ++i) {
+    sges[i] = {.addr = Va{list[i].addr}, .length = list[i].length, .lkey = Lkey{list[i].lkey}};
+  }
+  return sges;
+}
+
+Result<void, PostError> post_one(nic::Nic& nic, Time now, QueuePair& qp, const ibv_send_wr& wr) {
+  SgeRoom room;
+  const auto sges = translate(wr.sg_list, wr.num_sge, room);
+  if (!sges) {
+    return std::unexpected(sges.error());
+  }
+  if (wr.opcode < IBV_WR_RDMA_WRITE || wr.opcode > IBV_WR_SEND_WITH_INV) {
+    return std::unexpected(PostError::opcode_unsupported);
+  }
+  SendWr request{.wr_id = wr.wr_id,
+                 .opcode = static_cast<WrOpcode>(wr.opcode),
+                 .signaled = (wr.send_flags & IBV_SEND_SIGNALED) != 0,
+                 .solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0,
+                 .fence = (wr.send_flags & IBV_SEND_FENCE) != 0,
+                 .inline_data = (wr.send_flags & IBV_SEND_INLINE) != 0,
+                 .sges = *sges};
+  switch (request.opcode) {
+    case WrOpcode::atomic_cmp_and_swp:
+    case WrOpcode::atomic_fetch_and_add:
+      request.remote_addr = Va{wr.wr.atomic.remote_addr};
+      request.rkey = Rkey{wr.wr.atomic.rkey};
+      request.compare_add = wr.wr.atomic.compare_add;
+      request.swap = wr.wr.atomic.swap;
+      break;
+    case WrOpcode::local_inv:
+    case WrOpcode::send_with_inv:
+      request.invalidate_rkey = Rkey{wr.invalidate_rkey};
+      break;
+    default:
+      request.imm = ImmData{ntohl(wr.imm_data)};
+      request.remote_addr = Va{wr.wr.rdma.remote_addr};
+      request.rkey = Rkey{wr.wr.rdma.rkey};
+      break;
+  }
+  return nic.post_send(now, *qp.nic_qp, request);
+}
+
+Result<void, PostError> post_one(nic::Nic& nic, Time now, QueuePair& qp, const ibv_recv_wr& wr) {
+  SgeRoom room;
+  const auto sges = translate(wr.sg_list, wr.num_sge, room);
+  if (!sges) {
+    return std::unexpected(sges.error());
+  }
+  return nic.post_recv(now, *qp.nic_qp, {.wr_id = wr.wr_id, .sges = *sges});
+}
+
+/// Posts in order up to the first request that is refused, which *bad_wr names.
+template <class Wr>
+Errno post_list(ibv_qp* base, Wr* wr, Wr** bad_wr) {
+  auto& qp = QueuePair::of(base);
+  if (qp.engine.is_dead()) {
+    *bad_wr = wr;
+    return EIO;
+  }
+  return qp.engine.with_nic([&](nic::Nic& nic, Time now) -> Errno {
+    for (; wr != nullptr; wr = wr->next) {
+      if (const auto posted = post_one(nic, now, qp, *wr); !posted) {
+        *bad_wr = wr;
+        return errno_of(posted);
+      }
+    }
+    return 0;
+  });
+}
+
+}  // namespace
+
+int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) noexcept {
+  return post_list(qp, wr, bad_wr);
+}
+
+int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept {
+  return post_list(qp, wr, bad_wr);
+}
+
+}  // namespace verbena::verbs

@@ -1,0 +1,318 @@
+// Queue pairs: creation, states, queries. Posting is in post.cpp.
+
+#include "verbs/qp.h"
+
+#include <cstring>
+
+#include "ports/log.h"
+#include "verbs/cq.h"
+#include "verbs/errors.h"
+#include "verbs/pd.h"
+#include "verbs/reach.h"
+
+namespace verbena::verbs {
+
+QueuePair::QueuePair(Context& context, const ibv_qp_init_attr& attr, ibv_pd* pd)
+    : ibv_qp_ex{}, engine(context.engine()), signal_all(attr.sq_sig_all != 0) {
+  qp_base.context = &context.context;
+  qp_base.qp_context = attr.qp_context;
+  qp_base.pd = pd;
+  qp_base.send_cq = attr.send_cq;
+  qp_base.recv_cq = attr.recv_cq;
+  qp_base.state = IBV_QPS_RESET;
+  qp_base.qp_type = attr.qp_type;
+  pthread_mutex_init(&qp_base.mutex, nullptr);
+  pthread_cond_init(&qp_base.cond, nullptr);
+}
+
+QueuePair::~QueuePair() {
+  pthread_cond_destroy(&qp_base.cond);
+  pthread_mutex_destroy(&qp_base.mutex);
+}
+
+Result<void, nic::NicError> QueuePair::release() {
+  auto released = engine.with_nic([&](nic::Nic& nic, Time) { return nic.destroy_qp(*nic_qp); });
+  if (released) {
+    nic_qp = nullptr;
+  }
+  return released;
+}
+
+void QueuePair::acknowledge_async_event() {
+  pthread_mutex_lock(&qp_base.mutex);
+  ++qp_base.events_completed;
+  pthread_cond_signal(&qp_base.cond);
+  pthread_mutex_unlock(&qp_base.mutex);
+}
+
+void QueuePair::wait_for_acknowledgements() {
+  const std::uint32_t events = owner().async.forget(&async_events_delivered);
+  pthread_mutex_lock(&qp_base.mutex);
+  while (qp_base.events_completed != events) {
+    pthread_cond_wait(&qp_base.cond, &qp_base.mutex);
+  }
+  pthread_mutex_unlock(&qp_base.mutex);
+}
+
+namespace {
+
+// States, path MTUs and masks have the numbers of the ABI.
+static_assert(static_cast<int>(nic::QpState::reset) == IBV_QPS_RESET);
+static_assert(static_cast<int>(nic::QpState::rts) == IBV_QPS_RTS);
+static_assert(static_cast<int>(nic::QpState::err) == IBV_QPS_ERR);
+static_assert(static_cast<int>(nic::QpType::rc) == IBV_QPT_RC);
+static_assert(static_cast<int>(nic::QpType::ud) == IBV_QPT_UD);
+static_assert(static_cast<int>(nic::Mtu::mtu_256) == IBV_MTU_256);
+static_assert(static_cast<int>(nic::Mtu::mtu_4096) == IBV_MTU_4096);
+static_assert(nic::qp_attr_mask::state == IBV_QP_STATE);
+static_assert(nic::qp_attr_mask::av == IBV_QP_AV);
+static_assert(nic::qp_attr_mask::alt_path == IBV_QP_ALT_PATH);
+static_assert(nic::qp_attr_mask::min_rnr_timer == IBV_QP_MIN_RNR_TIMER);
+static_assert(nic::qp_attr_mask::dest_qpn == IBV_QP_DEST_QPN);
+static_assert(nic::qp_attr_mask::rate_limit == IBV_QP_RATE_LIMIT);
+
+nic::QpCaps caps_from(const ibv_qp_cap& cap) {
+  return {.send_wr_max = cap.max_send_wr,
+          .recv_wr_max = cap.max_recv_wr,
+          .send_sge_max = cap.max_send_sge,
+          .recv_sge_max = cap.max_recv_sge,
+          .inline_bytes_max = cap.max_inline_data};
+}
+
+ibv_qp_cap caps_to(const nic::QpCaps& caps) {
+  return {.max_send_wr = caps.send_wr_max,
+          .max_recv_wr = caps.recv_wr_max,
+          .max_send_sge = caps.send_sge_max,
+          .max_recv_sge = caps.recv_sge_max,
+          .max_inline_data = caps.inline_bytes_max};
+}
+
+Created<QueuePair> create_qp(ibv_pd* base_pd, ibv_qp_init_attr& attr) {
+  const auto& pd = ProtectionDomain::of(base_pd);
+  Context& context = pd.owner();
+  if (context.is_dead()) {
+    return failed(EIO);
+  }
+  if (attr.qp_type != IBV_QPT_RC || attr.srq != nullptr) {
+    return failed(EOPNOTSUPP);
+  }
+  if (attr.send_cq == nullptr || attr.recv_cq == nullptr ||
+      attr.send_cq->context != &context.context || attr.recv_cq->context != &context.context) {
+    return failed(EINVAL);
+  }
+  auto qp = std::make_unique<QueuePair>(context, attr, base_pd);
+  const auto created =
+      context.engine().create_qp(*pd.nic_pd, {.type = nic::QpType::rc,
+                                              .send_cq = CompletionQueue::of(attr.send_cq).nic_cq,
+                                              .recv_cq = CompletionQueue::of(attr.recv_cq).nic_cq,
+                                              .caps = caps_from(attr.cap),
+                                              .signal_all = qp->signal_all,
+                                              .cookie = qp->cookie()});
+  if (!created) {
+    return failed(errno_of(created));
+  }
+  qp->nic_qp = *created;
+  qp->qp_base.qp_num = to_value(nic::qpn_of(**created));
+  qp->qp_base.handle = qp->qp_base.qp_num;
+  attr.cap = caps_to(nic::qp_caps(**created));
+  context.track(context.qps, *qp);
+  return qp.release();
+}
+
+nic::AddressVector address_vector_from(const ibv_ah_attr& attr) {
+  nic::AddressVector av;
+  std::memcpy(av.dgid.bytes.data(), attr.grh.dgid.raw, av.dgid.bytes.size());
+  av.flow_label = attr.grh.flow_label;
+  av.sgid_index = attr.grh.sgid_index;
+  av.hop_limit = attr.grh.hop_limit;
+  av.traffic_class = attr.grh.traffic_class;
+  av.sl = attr.sl;
+  av.port = attr.port_num;
+  av.has_grh = attr.is_global != 0;
+  return av;
+}
+
+ibv_ah_attr address_vector_to(const nic::AddressVector& av) {
+  ibv_ah_attr attr{};
+  std::memcpy(attr.grh.dgid.raw, av.dgid.bytes.data(), av.dgid.bytes.size());
+  attr.grh.flow_label = av.flow_label;
+  attr.grh.sgid_index = av.sgid_index;
+  attr.grh.hop_limit = av.hop_limit;
+  attr.grh.traffic_class = av.traffic_class;
+  attr.sl = av.sl;
+  attr.port_num = av.port;
+  attr.is_global = av.has_grh ? 1 : 0;
+  return attr;
+}
+
+/// Fields whose bit is not in the mask may hold anything: they are translated all the same, and
+/// not looked at by the Nic.
+nic::QpAttr attr_from(const ibv_qp_attr& from) {
+  nic::QpAttr to;
+  to.state = static_cast<nic::QpState>(from.qp_state);
+  to.cur_state = static_cast<nic::QpState>(from.cur_qp_state);
+  to.en_sqd_async_notify = from.en_sqd_async_notify != 0;
+  to.access_flags = Access{from.qp_access_flags};
+  to.pkey_index = from.pkey_index;
+  to.port = from.port_num;
+  to.qkey = Qkey{from.qkey};
+  to.av = address_vector_from(from.ah_attr);
+  to.path_mtu = static_cast<nic::Mtu>(from.path_mtu);
+  to.timeout = from.timeout;
+  to.retry_cnt = from.retry_cnt;
+  to.rnr_retry = from.rnr_retry;
+  to.rq_psn = Psn(from.rq_psn);
+  to.sq_psn = Psn(from.sq_psn);
+  to.max_rd_atomic = from.max_rd_atomic;
+  to.max_dest_rd_atomic = from.max_dest_rd_atomic;
+  to.min_rnr_timer = from.min_rnr_timer;
+  to.dest_qpn = Qpn{from.dest_qp_num & qpn_mask};
+  return to;
+}
+
+ibv_qp_attr attr_to(const nic::QpAttr& from) {
+  ibv_qp_attr to{};
+  to.qp_state = static_cast<ibv_qp_state>(from.state);
+  to.cur_qp_state = static_cast<ibv_qp_state>(from.state);
+  to.en_sqd_async_notify = from.en_sqd_async_notify ? 1 : 0;
+  to.qp_access_flags = to_value(from.access_flags);
+  to.pkey_index = from.pkey_index;
+  to.port_num = from.port;
+  to.qkey = to_value(from.qkey);
+  to.ah_attr = address_vector_to(from.av);
+  to.path_mtu = static_cast<ibv_mtu>(from.path_mtu);
+  to.path_mig_state = IBV_MIG_MIGRATED;
+  to.timeout = from.timeout;
+  to.retry_cnt = from.retry_cnt;
+  to.rnr_retry = from.rnr_retry;
+  to.rq_psn = from.rq_psn.value();
+  to.sq_psn = from.sq_psn.value();
+  to.max_rd_atomic = from.max_rd_atomic;
+  to.max_dest_rd_atomic = from.max_dest_rd_atomic;
+  to.min_rnr_timer = from.min_rnr_timer;
+  to.dest_qp_num = to_value(from.dest_qpn);
+  return to;
+}
+
+/// What the casts of attr_from() can't carry over.
+bool enumerators_exist(const ibv_qp_attr& attr, unsigned mask) {
+  const bool state_exists = attr.qp_state >= IBV_QPS_RESET && attr.qp_state <= IBV_QPS_ERR;
+  const bool current_exists =
+      attr.cur_qp_state >= IBV_QPS_RESET && attr.cur_qp_state <= IBV_QPS_ERR;
+  const bool mtu_exists = attr.path_mtu >= IBV_MTU_256 && attr.path_mtu <= IBV_MTU_4096;
+  return ((mask & IBV_QP_STATE) == 0 || state_exists) &&
+         ((mask & IBV_QP_CUR_STATE) == 0 || current_exists) &&
+         ((mask & IBV_QP_PATH_MTU) == 0 || mtu_exists);
+}
+
+Errno modify_qp(QueuePair& qp, const ibv_qp_attr& attr, unsigned mask) {
+  if (qp.engine.is_dead()) {
+    return EIO;
+  }
+  if (!enumerators_exist(attr, mask)) {
+    return EINVAL;
+  }
+  const nic::QpAttr translated = attr_from(attr);
+  if ((mask & IBV_QP_AV) != 0) {
+    // What the kernel answers when no route leads to the peer. Later, it would be a silent timeout.
+    if (const auto reason = why_unreachable(translated.av.dgid)) {
+      ports::report(qp.owner().opened.config.name + ": " + *reason);
+      return ENETUNREACH;
+    }
+  }
+  const auto modified = qp.engine.with_nic(
+      [&](nic::Nic& nic, Time now) { return nic.modify_qp(now, *qp.nic_qp, translated, mask); });
+  if (modified && (mask & IBV_QP_STATE) != 0) {
+    qp.qp_base.state = attr.qp_state;
+  }
+  return errno_of(modified);
+}
+
+void query_qp(QueuePair& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
+  const nic::QpAttr current =
+      qp.engine.with_nic([&](nic::Nic& nic, Time) { return nic.query_qp(*qp.nic_qp); });
+  const ibv_qp_cap cap = caps_to(nic::qp_caps(*qp.nic_qp));
+  attr = attr_to(current);
+  attr.cap = cap;
+  init = {};
+  init.qp_context = qp.qp_base.qp_context;
+  init.send_cq = qp.qp_base.send_cq;
+  init.recv_cq = qp.qp_base.recv_cq;
+  init.cap = cap;
+  init.qp_type = qp.qp_base.qp_type;
+  init.sq_sig_all = qp.signal_all ? 1 : 0;
+  qp.qp_base.state = attr.qp_state;
+}
+
+/// What an extended creation may ask for beyond ibv_qp_init_attr.
+constexpr std::uint32_t supported_init_attrs = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+
+}  // namespace
+
+ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) noexcept {
+  return create_or_null([&]() -> Created<ibv_qp> {
+    if ((attr->comp_mask & ~supported_init_attrs) != 0 ||
+        ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr->create_flags != 0)) {
+      return failed(EOPNOTSUPP);
+    }
+    if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr->pd->context != context) {
+      return failed(EINVAL);
+    }
+    // The extended struct begins with the members of the plain one.
+    const auto qp = create_qp(attr->pd, *reinterpret_cast<ibv_qp_init_attr*>(attr));
+    if (!qp) {
+      return failed(qp.error());
+    }
+    return &(*qp)->qp_base;
+  });
+}
+
+}  // namespace verbena::verbs
+
+using namespace verbena;
+using namespace verbena::verbs;
+
+VERBENA_EXPORT ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
+  return create_or_null([&]() -> Created<ibv_qp> {
+    const auto qp = verbs::create_qp(pd, *attr);
+    if (!qp) {
+      return failed(qp.error());
+    }
+    return &(*qp)->qp_base;
+  });
+}
+
+VERBENA_EXPORT int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
+  return verbs::modify_qp(QueuePair::of(qp), *attr, static_cast<unsigned>(mask));
+}
+
+VERBENA_EXPORT int ibv_query_qp(ibv_qp* base, ibv_qp_attr* attr, int, ibv_qp_init_attr* init) {
+  auto& qp = QueuePair::of(base);
+  if (qp.engine.is_dead()) {
+    return EIO;
+  }
+  verbs::query_qp(qp, *attr, *init);
+  return 0;
+}
+
+VERBENA_EXPORT int ibv_destroy_qp(ibv_qp* base) {
+  auto& qp = QueuePair::of(base);
+  if (qp.nic_qp != nullptr && !qp.engine.is_dead()) {
+    if (const auto released = qp.release(); !released) {
+      return errno_of(released);
+    }
+    qp.owner().untrack(qp.owner().qps, qp);
+    qp.wait_for_acknowledgements();
+  }
+  delete &qp;
+  return 0;
+}
+
+VERBENA_EXPORT ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp*) { return nullptr; }
+
+// No promise about the order of bytes within a message.
+VERBENA_EXPORT int ibv_query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, std::uint32_t) { return 0; }
+
+VERBENA_EXPORT int ibv_query_ece(ibv_qp*, ibv_ece*) { return EOPNOTSUPP; }
+
+VERBENA_EXPORT int ibv_set_ece(ibv_qp*, ibv_ece*) { return EOPNOTSUPP; }

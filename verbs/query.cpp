@@ -1,0 +1,217 @@
+// What a device tells of itself: attributes, port, GID table, partition keys.
+
+#include <arpa/inet.h>
+#include <endian.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "proto/work.h"
+#include "verbs/context.h"
+#include "verbs/errors.h"
+
+namespace verbena::verbs {
+namespace {
+
+constexpr std::uint32_t port_count = 1;
+/// The default partition is the only one.
+constexpr int pkey_count = 1;
+
+// Codes of the port attributes (IBTA vol 1, 14.2.5.6 PortInfo); the header names none of them.
+constexpr std::uint8_t phys_state_link_up = 5;
+constexpr std::uint8_t width_4x = 2;
+constexpr std::uint8_t speed_25_gbps = 32;
+/// Of ibv_port_attr::flags: an address handle without a GRH is refused, as on all RoCE ports.
+constexpr std::uint8_t port_flag_grh_required = 1;
+/// Not in ibv_port_cap_flags' older headers: GIDs are IP addresses.
+constexpr std::uint32_t port_cap_ip_based_gids = 1U << 26;
+
+bool is_port(std::uint32_t port) { return port == port_count; }
+
+const std::vector<nic::GidEntry>& gid_table(Context& context) {
+  return context.engine().peek().config().gids;
+}
+
+int clamp_to_int(std::uint64_t value) {
+  return static_cast<int>(std::min<std::uint64_t>(value, std::numeric_limits<int>::max()));
+}
+
+void fill_device_attr(Context& context, ibv_device_attr& attr) {
+  const nic::DeviceProfile& profile = context.engine().peek().profile();
+  const std::uint64_t guid = context.engine().peek().config().node_guid;
+  attr = {};
+  const std::size_t length = std::min(profile.fw_ver.size(), sizeof attr.fw_ver - 1);
+  std::memcpy(attr.fw_ver, profile.fw_ver.data(), length);
+  attr.node_guid = htobe64(guid);
+  attr.sys_image_guid = htobe64(guid);
+  attr.max_mr_size = profile.mr_bytes_max;
+  attr.page_size_cap = profile.page_size_cap;
+  attr.vendor_id = profile.vendor_id;
+  attr.vendor_part_id = profile.vendor_part_id;
+  attr.hw_ver = profile.hw_ver;
+  attr.max_qp = clamp_to_int(profile.qp_max);
+  attr.max_qp_wr = clamp_to_int(profile.qp_wr_max);
+  attr.device_cap_flags =
+      IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
+  attr.max_sge = clamp_to_int(profile.sge_max);
+  attr.max_sge_rd = clamp_to_int(profile.sge_max);
+  attr.max_cq = clamp_to_int(profile.cq_max);
+  attr.max_cqe = clamp_to_int(profile.cqe_max);
+  attr.max_mr = clamp_to_int(profile.mr_max);
+  attr.max_pd = clamp_to_int(profile.pd_max);
+  attr.max_qp_rd_atom = profile.qp_rd_atom_max;
+  attr.max_qp_init_rd_atom = profile.qp_rd_atom_max;
+  attr.max_res_rd_atom = clamp_to_int(std::uint64_t{profile.qp_max} * profile.qp_rd_atom_max);
+  attr.atomic_cap = IBV_ATOMIC_NONE;
+  attr.max_pkeys = pkey_count;
+  attr.local_ca_ack_delay = profile.local_ca_ack_delay;
+  attr.phys_port_cnt = port_count;
+}
+
+/// Copies as much of an extensible struct as the program knows, so that programs compiled against a
+/// shorter or longer version of it work.
+template <class Attr>
+void copy_known_part(void* to, std::size_t bytes, const Attr& from) {
+  std::memset(to, 0, bytes);
+  std::memcpy(to, &from, std::min(bytes, sizeof from));
+}
+
+void fill_gid_entry(Context& context, std::uint32_t index, ibv_gid_entry& entry) {
+  const nic::GidEntry& row = gid_table(context)[index];
+  entry = {};
+  std::memcpy(entry.gid.raw, row.gid.bytes.data(), sizeof entry.gid.raw);
+  entry.gid_index = index;
+  entry.port_num = port_count;
+  entry.gid_type =
+      row.type == nic::GidEntry::Type::roce_v2 ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_ROCE_V1;
+}
+
+}  // namespace
+
+int query_port(ibv_context* base, std::uint8_t port, ibv_port_attr* attr,
+               std::size_t attr_bytes) noexcept {
+  Context& context = Context::of(base);
+  if (!is_port(port)) {
+    return EINVAL;
+  }
+  const nic::NicConfig& config = context.engine().peek().config();
+  ibv_port_attr known{};
+  known.state = IBV_PORT_ACTIVE;
+  known.max_mtu = IBV_MTU_4096;
+  known.active_mtu = static_cast<ibv_mtu>(config.mtu_max);
+  known.gid_tbl_len = static_cast<int>(config.gids.size());
+  known.port_cap_flags = port_cap_ip_based_gids;
+  known.max_msg_sz = std::uint32_t{message_bytes_max};
+  known.pkey_tbl_len = pkey_count;
+  known.max_vl_num = 1;
+  known.active_width = width_4x;
+  known.active_speed = speed_25_gbps;
+  known.phys_state = phys_state_link_up;
+  known.link_layer = IBV_LINK_LAYER_ETHERNET;
+  known.flags = port_flag_grh_required;
+  copy_known_part(attr, attr_bytes, known);
+  return 0;
+}
+
+int query_device_ex(ibv_context* base, const ibv_query_device_ex_input* input,
+                    ibv_device_attr_ex* attr, std::size_t attr_bytes) noexcept {
+  if (input != nullptr && input->comp_mask != 0) {
+    return EINVAL;
+  }
+  ibv_device_attr_ex known{};
+  fill_device_attr(Context::of(base), known.orig_attr);
+  known.device_cap_flags_ex = known.orig_attr.device_cap_flags;
+  known.phys_port_cnt_ex = port_count;
+  copy_known_part(attr, attr_bytes, known);
+  return 0;
+}
+
+}  // namespace verbena::verbs
+
+using namespace verbena;
+using namespace verbena::verbs;
+
+VERBENA_EXPORT int ibv_query_device(ibv_context* base, ibv_device_attr* attr) {
+  fill_device_attr(Context::of(base), *attr);
+  return 0;
+}
+
+// Programs compiled before 2020 come in here, with a struct that ends before port_cap_flags2.
+VERBENA_EXPORT int ibv_query_port(ibv_context* base, std::uint8_t port,
+                                  _compat_ibv_port_attr* attr) {
+  return query_port(base, port, reinterpret_cast<ibv_port_attr*>(attr),
+                    offsetof(ibv_port_attr, port_cap_flags2));
+}
+
+VERBENA_EXPORT int ibv_query_gid(ibv_context* base, std::uint8_t port, int index, ibv_gid* gid) {
+  const auto& table = gid_table(Context::of(base));
+  if (!is_port(port) || index < 0 || static_cast<std::size_t>(index) >= table.size()) {
+    return minus_one(EINVAL);
+  }
+  std::memcpy(gid->raw, table[static_cast<std::size_t>(index)].gid.bytes.data(), sizeof gid->raw);
+  return 0;
+}
+
+VERBENA_EXPORT int _ibv_query_gid_ex(ibv_context* base, std::uint32_t port, std::uint32_t index,
+                                     ibv_gid_entry* entry, std::uint32_t flags,
+                                     std::size_t entry_bytes) {
+  Context& context = Context::of(base);
+  if (flags != 0) {
+    return EOPNOTSUPP;
+  }
+  if (!is_port(port) || index >= gid_table(context).size()) {
+    return EINVAL;
+  }
+  ibv_gid_entry known;
+  fill_gid_entry(context, index, known);
+  copy_known_part(entry, entry_bytes, known);
+  return 0;
+}
+
+VERBENA_EXPORT ssize_t _ibv_query_gid_table(ibv_context* base, ibv_gid_entry* entries,
+                                            std::size_t entries_max, std::uint32_t flags,
+                                            std::size_t entry_bytes) {
+  Context& context = Context::of(base);
+  const auto count = static_cast<std::uint32_t>(gid_table(context).size());
+  if (flags != 0) {
+    return -EOPNOTSUPP;
+  }
+  if (count > entries_max) {
+    return -EINVAL;
+  }
+  auto* to = reinterpret_cast<std::byte*>(entries);
+  for (std::uint32_t index = 0; index < count; ++index, to += entry_bytes) {
+    ibv_gid_entry known;
+    fill_gid_entry(context, index, known);
+    copy_known_part(to, entry_bytes, known);
+  }
+  return count;
+}
+
+VERBENA_EXPORT int ibv_query_pkey(ibv_context*, std::uint8_t port, int index, __be16* pkey) {
+  if (!is_port(port) || index < 0 || index >= pkey_count) {
+    return minus_one(EINVAL);
+  }
+  *pkey = htons(to_value(pkey_default));
+  return 0;
+}
+
+VERBENA_EXPORT int ibv_get_pkey_index(ibv_context*, std::uint8_t port, __be16 pkey) {
+  if (!is_port(port) || pkey != htons(to_value(pkey_default))) {
+    return minus_one(EINVAL);
+  }
+  return 0;
+}
+
+// A sibling of the public query in the private version node; ibv_devinfo and pyverbs use it. Its
+// types are those of sysfs, numbered unlike ibv_gid_type: 0 is "IB/RoCE v1", 1 is "RoCE v2".
+VERBENA_EXPORT int ibv_query_gid_type(ibv_context* base, std::uint8_t port, unsigned index,
+                                      unsigned* type) {
+  const auto& table = gid_table(Context::of(base));
+  if (!is_port(port) || index >= table.size()) {
+    return minus_one(EINVAL);
+  }
+  *type = table[index].type == nic::GidEntry::Type::roce_v2 ? 1 : 0;
+  return 0;
+}

@@ -1,0 +1,145 @@
+// Files below /sys/class/infiniband that programs read through the library. No kernel makes them
+// for our devices, so their contents are made here; everything else is read from the file system.
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "ports/device_config.h"
+#include "proto/roce/gid.h"
+#include "verbs/device.h"
+
+namespace verbena::verbs {
+namespace {
+
+std::string guid_text(std::uint64_t guid) {
+  return fmt::format("{:04x}:{:04x}:{:04x}:{:04x}", guid >> 48, guid >> 32 & 0xFFFF,
+                     guid >> 16 & 0xFFFF, guid & 0xFFFF);
+}
+
+/// The row of the GID table that a name such as "ports/1/gids/3" ends in.
+const nic::GidEntry* gid_row(const nic::NicConfig& config, std::string_view name,
+                             std::string_view directory) {
+  if (!name.starts_with(directory)) {
+    return nullptr;
+  }
+  name.remove_prefix(directory.size());
+  std::size_t index = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
+  const bool whole = error == std::errc{} && end == name.data() + name.size();
+  return whole && index < config.gids.size() ? &config.gids[index] : nullptr;
+}
+
+/// The text of a file of a device's directory, as the kernel words it.
+std::optional<std::string> device_file(const Device& device, std::string_view name) {
+  const auto config = ports::nic_config(device.config);
+  if (name == "node_type") return "1: CA";
+  if (name == "node_guid" || name == "sys_image_guid") return guid_text(config.node_guid);
+  if (name == "fw_ver") return std::string(device.config.profile.fw_ver);
+  if (name == "board_id" || name == "hca_type") return std::string(device.config.profile.name);
+  if (name == "ports/1/state") return "4: ACTIVE";
+  if (name == "ports/1/phys_state") return "5: LinkUp";
+  if (name == "ports/1/rate") return "100 Gb/sec (4X EDR)";
+  if (name == "ports/1/link_layer") return "Ethernet";
+  if (name == "ports/1/pkeys/0") return "0xffff";
+  if (const auto* row = gid_row(config, name, "ports/1/gids/")) {
+    return roce::to_long_text(row->gid);
+  }
+  if (const auto* row = gid_row(config, name, "ports/1/gid_attrs/types/")) {
+    return row->type == nic::GidEntry::Type::roce_v2 ? "RoCE v2" : "IB/RoCE v1";
+  }
+  return std::nullopt;
+}
+
+/// The text of `path` if it is below the directory of one of our devices; nullopt if there is no
+/// such file. `ours` tells whether the path is ours to answer.
+std::optional<std::string> our_file(std::string_view path, bool& ours) {
+  int count = 0;
+  ibv_device** list = ibv_get_device_list(&count);
+  std::optional<std::string> text;
+  ours = false;
+  for (int i = 0; i < count && !ours; ++i) {
+    const std::string device_directory = list[i]->ibdev_path + std::string("/");
+    if (path.starts_with(device_directory)) {
+      ours = true;
+      text = device_file(Device::of(list[i]), path.substr(device_directory.size()));
+    } else if (path == list[i]->dev_path + std::string("/ibdev")) {
+      ours = true;
+      text = list[i]->name;
+    }
+  }
+  ibv_free_device_list(list);
+  return text;
+}
+
+int read_file(const std::string& path, char* buffer, std::size_t size) {
+  const auto fd =
+      static_cast<int>(::syscall(SYS_openat, AT_FDCWD, path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd < 0) {
+    return -1;
+  }
+  const auto length = ::syscall(SYS_read, fd, buffer, size);
+  const int error = errno;
+  ::syscall(SYS_close, fd);
+  errno = error;
+  return static_cast<int>(length);
+}
+
+/// rdma-core's rule: a file's last line feed becomes the final zero, which is added where there is
+/// room, too.
+int terminate(char* buffer, std::size_t size, int length) {
+  if (length > 0 && buffer[length - 1] == '\n') {
+    buffer[--length] = '\0';
+  } else if (static_cast<std::size_t>(length) < size) {
+    buffer[length] = '\0';
+  } else {
+    errno = EOVERFLOW;
+    return -1;
+  }
+  return length;
+}
+
+int read_sysfs_file(const char* directory, const char* file, char* buffer, std::size_t size) {
+  const std::string path = std::string(directory) + "/" + file;
+  bool ours = false;
+  const auto text = our_file(path, ours);
+  if (!ours) {
+    const int length = read_file(path, buffer, size);
+    return length < 0 ? -1 : terminate(buffer, size, length);
+  }
+  if (!text) {
+    errno = ENOENT;
+    return -1;
+  }
+  const std::size_t length = std::min(text->size(), size);
+  std::memcpy(buffer, text->data(), length);
+  return terminate(buffer, size, static_cast<int>(length));
+}
+
+}  // namespace
+}  // namespace verbena::verbs
+
+VERBENA_EXPORT const char* ibv_get_sysfs_path() {
+  const char* path = secure_getenv("SYSFS_PATH");
+  return path == nullptr ? "/sys" : path;
+}
+
+// Returns the length without the final zero, or -1.
+VERBENA_EXPORT int ibv_read_sysfs_file(const char* directory, const char* file, char* buffer,
+                                       std::size_t size) {
+  try {
+    return verbena::verbs::read_sysfs_file(directory, file, buffer, size);
+  } catch (const std::exception&) {
+    errno = ENOMEM;
+    return -1;
+  }
+}
