@@ -146,5 +146,6 @@ QpState state_of(const Qp& qp) { return qp.attr.state; }
 QpType type_of(const Qp& qp) { return qp.type; }
 const QpCaps& qp_caps(const Qp& qp) { return qp.caps; }
 std::uintptr_t cookie_of(const Qp& qp) { return qp.cookie; }
+std::size_t send_room(const Qp& qp) { return qp.requester.room(); }
 
 }  // namespace verbena::nic

@@ -153,5 +153,7 @@ class Nic {
 [[nodiscard]] QpType type_of(const Qp& qp);
 [[nodiscard]] const QpCaps& qp_caps(const Qp& qp);
 [[nodiscard]] std::uintptr_t cookie_of(const Qp& qp);
+/// How many send requests can still be posted.
+[[nodiscard]] std::size_t send_room(const Qp& qp);
 
 }  // namespace verbena::nic

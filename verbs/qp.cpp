@@ -3,6 +3,7 @@
 #include "verbs/qp.h"
 
 #include <cstring>
+#include <optional>
 
 #include "ports/log.h"
 #include "verbs/cq.h"
@@ -87,7 +88,9 @@ ibv_qp_cap caps_to(const nic::QpCaps& caps) {
           .max_inline_data = caps.inline_bytes_max};
 }
 
-Created<QueuePair> create_qp(ibv_pd* base_pd, ibv_qp_init_attr& attr) {
+/// `send_ops`: the operations for the extended way to post, if the program asked for it.
+Created<ibv_qp> create_qp(ibv_pd* base_pd, ibv_qp_init_attr& attr,
+                          std::optional<std::uint64_t> send_ops) {
   const auto& pd = ProtectionDomain::of(base_pd);
   Context& context = pd.owner();
   if (context.is_dead()) {
@@ -101,6 +104,9 @@ Created<QueuePair> create_qp(ibv_pd* base_pd, ibv_qp_init_attr& attr) {
     return failed(EINVAL);
   }
   auto qp = std::make_unique<QueuePair>(context, attr, base_pd);
+  if (send_ops) {
+    install_wr_functions(*qp, *send_ops);
+  }
   const auto created =
       context.engine().create_qp(*pd.nic_pd, {.type = nic::QpType::rc,
                                               .send_cq = CompletionQueue::of(attr.send_cq).nic_cq,
@@ -116,7 +122,7 @@ Created<QueuePair> create_qp(ibv_pd* base_pd, ibv_qp_init_attr& attr) {
   qp->qp_base.handle = qp->qp_base.qp_num;
   attr.cap = caps_to(nic::qp_caps(**created));
   context.track(context.qps, *qp);
-  return qp.release();
+  return &qp.release()->qp_base;
 }
 
 nic::AddressVector address_vector_from(const ibv_ah_attr& attr) {
@@ -245,26 +251,31 @@ void query_qp(QueuePair& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
 }
 
 /// What an extended creation may ask for beyond ibv_qp_init_attr.
-constexpr std::uint32_t supported_init_attrs = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+constexpr std::uint32_t supported_init_attrs =
+    IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+
+Created<ibv_qp> create_extended(ibv_context* context, ibv_qp_init_attr_ex& attr) {
+  const auto asks_for = [&](std::uint32_t bit) { return (attr.comp_mask & bit) != 0; };
+  std::optional<std::uint64_t> send_ops;
+  if (asks_for(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)) {
+    send_ops = attr.send_ops_flags;
+  }
+  if ((attr.comp_mask & ~supported_init_attrs) != 0 ||
+      (send_ops.value_or(0) & ~supported_send_ops) != 0 ||
+      (asks_for(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0)) {
+    return failed(EOPNOTSUPP);
+  }
+  if (!asks_for(IBV_QP_INIT_ATTR_PD) || attr.pd->context != context) {
+    return failed(EINVAL);
+  }
+  // The extended struct begins with the members of the plain one.
+  return create_qp(attr.pd, reinterpret_cast<ibv_qp_init_attr&>(attr), send_ops);
+}
 
 }  // namespace
 
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) noexcept {
-  return create_or_null([&]() -> Created<ibv_qp> {
-    if ((attr->comp_mask & ~supported_init_attrs) != 0 ||
-        ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr->create_flags != 0)) {
-      return failed(EOPNOTSUPP);
-    }
-    if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr->pd->context != context) {
-      return failed(EINVAL);
-    }
-    // The extended struct begins with the members of the plain one.
-    const auto qp = create_qp(attr->pd, *reinterpret_cast<ibv_qp_init_attr*>(attr));
-    if (!qp) {
-      return failed(qp.error());
-    }
-    return &(*qp)->qp_base;
-  });
+  return create_or_null([&] { return create_extended(context, *attr); });
 }
 
 }  // namespace verbena::verbs
@@ -273,13 +284,7 @@ using namespace verbena;
 using namespace verbena::verbs;
 
 VERBENA_EXPORT ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
-  return create_or_null([&]() -> Created<ibv_qp> {
-    const auto qp = verbs::create_qp(pd, *attr);
-    if (!qp) {
-      return failed(qp.error());
-    }
-    return &(*qp)->qp_base;
-  });
+  return create_or_null([&] { return verbs::create_qp(pd, *attr, std::nullopt); });
 }
 
 VERBENA_EXPORT int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
@@ -308,7 +313,10 @@ VERBENA_EXPORT int ibv_destroy_qp(ibv_qp* base) {
   return 0;
 }
 
-VERBENA_EXPORT ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp*) { return nullptr; }
+VERBENA_EXPORT ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* base) {
+  auto& qp = QueuePair::of(base);
+  return qp.builder == nullptr ? nullptr : &qp;
+}
 
 // No promise about the order of bytes within a message.
 VERBENA_EXPORT int ibv_query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, std::uint32_t) { return 0; }

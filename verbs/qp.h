@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "nic_model/nic.h"
 #include "verbs/context.h"
+#include "verbs/wr_builder.h"
 
 namespace verbena::verbs {
 
@@ -35,6 +37,8 @@ struct QueuePair : ibv_qp_ex, ObjectLink {
   /// Null after release(): destroyed, or the context has been closed over it.
   nic::Qp* nic_qp = nullptr;
   const bool signal_all;
+  /// For the extended way to post; null if the program didn't ask for it at creation.
+  std::unique_ptr<WrBuilder> builder;
   /// Events that a program has fetched, under the lock of the context's queue.
   std::uint32_t async_events_delivered = 0;
 };

@@ -39,22 +39,42 @@ const nic::GidEntry* gid_row(const nic::NicConfig& config, std::string_view name
   return whole && index < config.gids.size() ? &config.gids[index] : nullptr;
 }
 
-/// The text of a file of a device's directory, as the kernel words it.
-std::optional<std::string> device_file(const Device& device, std::string_view name) {
-  const auto config = ports::nic_config(device.config);
-  if (name == "node_type") return "1: CA";
-  if (name == "node_guid" || name == "sys_image_guid") return guid_text(config.node_guid);
-  if (name == "fw_ver") return std::string(device.config.profile.fw_ver);
-  if (name == "board_id" || name == "hca_type") return std::string(device.config.profile.name);
-  if (name == "ports/1/state") return "4: ACTIVE";
-  if (name == "ports/1/phys_state") return "5: LinkUp";
-  if (name == "ports/1/rate") return "100 Gb/sec (4X EDR)";
-  if (name == "ports/1/link_layer") return "Ethernet";
-  if (name == "ports/1/pkeys/0") return "0xffff";
-  if (const auto* row = gid_row(config, name, "ports/1/gids/")) {
+/// The files of a device's directory whose text depends on nothing or on little, as the kernel
+/// words them.
+struct DeviceFile {
+  std::string_view name;
+  std::string (*text)(const ports::DeviceConfig& config);
+};
+
+constexpr DeviceFile device_files[] = {
+    {"node_type", [](const ports::DeviceConfig&) -> std::string { return "1: CA"; }},
+    {"node_guid", [](const ports::DeviceConfig& config) { return guid_text(config.guid); }},
+    {"sys_image_guid", [](const ports::DeviceConfig& config) { return guid_text(config.guid); }},
+    {"fw_ver",
+     [](const ports::DeviceConfig& config) { return std::string(config.profile.fw_ver); }},
+    {"board_id",
+     [](const ports::DeviceConfig& config) { return std::string(config.profile.name); }},
+    {"hca_type",
+     [](const ports::DeviceConfig& config) { return std::string(config.profile.name); }},
+    {"ports/1/state", [](const ports::DeviceConfig&) -> std::string { return "4: ACTIVE"; }},
+    {"ports/1/phys_state", [](const ports::DeviceConfig&) -> std::string { return "5: LinkUp"; }},
+    {"ports/1/rate",
+     [](const ports::DeviceConfig&) -> std::string { return "100 Gb/sec (4X EDR)"; }},
+    {"ports/1/link_layer", [](const ports::DeviceConfig&) -> std::string { return "Ethernet"; }},
+    {"ports/1/pkeys/0", [](const ports::DeviceConfig&) -> std::string { return "0xffff"; }},
+};
+
+std::optional<std::string> device_file(const ports::DeviceConfig& config, std::string_view name) {
+  for (const DeviceFile& file : device_files) {
+    if (file.name == name) {
+      return file.text(config);
+    }
+  }
+  const auto nic_config = ports::nic_config(config);
+  if (const auto* row = gid_row(nic_config, name, "ports/1/gids/")) {
     return roce::to_long_text(row->gid);
   }
-  if (const auto* row = gid_row(config, name, "ports/1/gid_attrs/types/")) {
+  if (const auto* row = gid_row(nic_config, name, "ports/1/gid_attrs/types/")) {
     return row->type == nic::GidEntry::Type::roce_v2 ? "RoCE v2" : "IB/RoCE v1";
   }
   return std::nullopt;
@@ -71,7 +91,7 @@ std::optional<std::string> our_file(std::string_view path, bool& ours) {
     const std::string device_directory = list[i]->ibdev_path + std::string("/");
     if (path.starts_with(device_directory)) {
       ours = true;
-      text = device_file(Device::of(list[i]), path.substr(device_directory.size()));
+      text = device_file(Device::of(list[i]).config, path.substr(device_directory.size()));
     } else if (path == list[i]->dev_path + std::string("/ibdev")) {
       ours = true;
       text = list[i]->name;

@@ -75,6 +75,8 @@ class RcRequester {
   [[nodiscard]] const SendQueueLimits& limits() const { return queue_.limits(); }
   /// Nothing is in flight: requests not yet begun don't count (IBTA vol 1, 10.3.1.5, SQ drained).
   [[nodiscard]] bool is_drained() const;
+  /// Requests that can still be posted.
+  [[nodiscard]] std::size_t room() const { return queue_.room(); }
   /// PSN of the next new packet.
   [[nodiscard]] Psn next_psn() const { return next_psn_; }
   [[nodiscard]] Time next_timeout() const;

@@ -62,6 +62,10 @@ class SendQueue {
   [[nodiscard]] std::uint64_t head() const { return head_; }
   [[nodiscard]] std::uint64_t tail() const { return tail_; }
   [[nodiscard]] bool empty() const { return head_ == tail_; }
+  /// Requests that still fit.
+  [[nodiscard]] std::size_t room() const {
+    return mask_ + 1 - static_cast<std::size_t>(tail_ - head_);
+  }
 
   [[nodiscard]] SendWqe& at(std::uint64_t index) {
     VERBENA_CHECK(index >= head_ && index < tail_);

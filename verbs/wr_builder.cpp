@@ -1,0 +1,205 @@
+#include "verbs/wr_builder.h"
+
+#include <arpa/inet.h>
+
+#include "verbs/qp.h"
+
+namespace verbena::verbs {
+
+void WrBuilder::start() {
+  mutex_.lock();
+  error_ = 0;
+  requests_.clear();
+  sges_.clear();
+  inline_bytes_.clear();
+}
+
+void WrBuilder::begin(const SendWr& wr) { requests_.push_back({.wr = wr}); }
+
+void WrBuilder::set_sges(std::span<const ibv_sge> sges) {
+  if (requests_.empty()) {
+    return fail(EINVAL);
+  }
+  Request& request = requests_.back();
+  request.wr.inline_data = false;
+  request.first = sges_.size();
+  request.count = sges.size();
+  for (const ibv_sge& sge : sges) {
+    sges_.push_back({.addr = Va{sge.addr}, .length = sge.length, .lkey = Lkey{sge.lkey}});
+  }
+}
+
+void WrBuilder::add_inline(ByteView bytes) {
+  if (requests_.empty()) {
+    return fail(EINVAL);
+  }
+  Request& request = requests_.back();
+  if (!request.wr.inline_data) {
+    request.wr.inline_data = true;
+    request.first = inline_bytes_.size();
+    request.count = 0;
+  }
+  // Longer than any queue takes: not worth a copy.
+  if (bytes.size() > message_bytes_max - request.count) {
+    return fail(EINVAL);
+  }
+  request.count += bytes.size();
+  inline_bytes_.insert(inline_bytes_.end(), bytes.begin(), bytes.end());
+}
+
+void WrBuilder::fail(Errno error) {
+  if (error_ == 0) {
+    error_ = error;
+  }
+}
+
+Errno WrBuilder::complete(QueuePair& qp) {
+  const Errno error = error_ != 0 ? error_ : post_all(qp);
+  mutex_.unlock();
+  return error;
+}
+
+void WrBuilder::abort() { mutex_.unlock(); }
+
+Errno WrBuilder::post_all(QueuePair& qp) {
+  if (qp.engine.is_dead()) {
+    return EIO;
+  }
+  return qp.engine.with_nic([&](nic::Nic& nic, Time now) -> Errno {
+    if (requests_.size() > nic::send_room(*qp.nic_qp)) {
+      return ENOMEM;
+    }
+    for (Request& request : requests_) {
+      Sge inline_sge;
+      if (request.wr.inline_data) {
+        const auto* data = inline_bytes_.data() + request.first;
+        inline_sge = {.addr = Va{reinterpret_cast<std::uintptr_t>(data)},
+                      .length = static_cast<std::uint32_t>(request.count)};
+        request.wr.sges = {&inline_sge, 1};
+      } else {
+        request.wr.sges = std::span(sges_).subspan(request.first, request.count);
+      }
+      if (const auto posted = nic.post_send(now, *qp.nic_qp, request.wr); !posted) {
+        return errno_of(posted);
+      }
+    }
+    return 0;
+  });
+}
+
+namespace {
+
+QueuePair& queue_pair(ibv_qp_ex* qp) { return static_cast<QueuePair&>(*qp); }
+
+/// Runs a step of building. Memory that runs out fails the batch: these functions return nothing.
+template <class Step>
+void build(ibv_qp_ex* qp, Step&& step) noexcept {
+  WrBuilder& builder = *queue_pair(qp).builder;
+  try {
+    step(builder);
+  } catch (const std::exception&) {
+    builder.fail(ENOMEM);
+  }
+}
+
+/// A request with what the program wrote to the public members wr_id and wr_flags.
+SendWr request(const ibv_qp_ex* qp, WrOpcode opcode) {
+  return {.wr_id = qp->wr_id,
+          .opcode = opcode,
+          .signaled = (qp->wr_flags & IBV_SEND_SIGNALED) != 0,
+          .solicited = (qp->wr_flags & IBV_SEND_SOLICITED) != 0,
+          .fence = (qp->wr_flags & IBV_SEND_FENCE) != 0,
+          .sges = {}};
+}
+
+SendWr rdma_request(const ibv_qp_ex* qp, WrOpcode opcode, std::uint32_t rkey,
+                    std::uint64_t remote_addr) {
+  SendWr wr = request(qp, opcode);
+  wr.rkey = Rkey{rkey};
+  wr.remote_addr = Va{remote_addr};
+  return wr;
+}
+
+void wr_send(ibv_qp_ex* qp) {
+  build(qp, [&](WrBuilder& builder) { builder.begin(request(qp, WrOpcode::send)); });
+}
+
+void wr_send_imm(ibv_qp_ex* qp, __be32 imm) {
+  build(qp, [&](WrBuilder& builder) {
+    SendWr wr = request(qp, WrOpcode::send_with_imm);
+    wr.imm = ImmData{ntohl(imm)};
+    builder.begin(wr);
+  });
+}
+
+void wr_rdma_write(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t remote_addr) {
+  build(qp, [&](WrBuilder& builder) {
+    builder.begin(rdma_request(qp, WrOpcode::rdma_write, rkey, remote_addr));
+  });
+}
+
+void wr_rdma_write_imm(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t remote_addr, __be32 imm) {
+  build(qp, [&](WrBuilder& builder) {
+    SendWr wr = rdma_request(qp, WrOpcode::rdma_write_with_imm, rkey, remote_addr);
+    wr.imm = ImmData{ntohl(imm)};
+    builder.begin(wr);
+  });
+}
+
+void wr_rdma_read(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t remote_addr) {
+  build(qp, [&](WrBuilder& builder) {
+    builder.begin(rdma_request(qp, WrOpcode::rdma_read, rkey, remote_addr));
+  });
+}
+
+void wr_set_sge(ibv_qp_ex* qp, std::uint32_t lkey, std::uint64_t addr, std::uint32_t length) {
+  const ibv_sge sge{.addr = addr, .length = length, .lkey = lkey};
+  build(qp, [&](WrBuilder& builder) { builder.set_sges({&sge, 1}); });
+}
+
+void wr_set_sge_list(ibv_qp_ex* qp, std::size_t count, const ibv_sge* list) {
+  build(qp, [&](WrBuilder& builder) { builder.set_sges({list, count}); });
+}
+
+void wr_set_inline_data(ibv_qp_ex* qp, void* addr, std::size_t length) {
+  build(qp, [&](WrBuilder& builder) {
+    builder.add_inline({static_cast<const std::byte*>(addr), length});
+  });
+}
+
+void wr_set_inline_data_list(ibv_qp_ex* qp, std::size_t count, const ibv_data_buf* list) {
+  build(qp, [&](WrBuilder& builder) {
+    for (const ibv_data_buf& part : std::span(list, count)) {
+      builder.add_inline({static_cast<const std::byte*>(part.addr), part.length});
+    }
+  });
+}
+
+void wr_start(ibv_qp_ex* qp) { queue_pair(qp).builder->start(); }
+int wr_complete(ibv_qp_ex* qp) { return queue_pair(qp).builder->complete(queue_pair(qp)); }
+void wr_abort(ibv_qp_ex* qp) { queue_pair(qp).builder->abort(); }
+
+}  // namespace
+
+void install_wr_functions(QueuePair& qp, std::uint64_t send_ops) {
+  qp.builder = std::make_unique<WrBuilder>();
+  const auto install = [send_ops](std::uint64_t operation, auto& slot, auto* function) {
+    if ((send_ops & operation) != 0) {
+      slot = function;
+    }
+  };
+  install(IBV_QP_EX_WITH_SEND, qp.wr_send, verbs::wr_send);
+  install(IBV_QP_EX_WITH_SEND_WITH_IMM, qp.wr_send_imm, verbs::wr_send_imm);
+  install(IBV_QP_EX_WITH_RDMA_WRITE, qp.wr_rdma_write, verbs::wr_rdma_write);
+  install(IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, qp.wr_rdma_write_imm, verbs::wr_rdma_write_imm);
+  install(IBV_QP_EX_WITH_RDMA_READ, qp.wr_rdma_read, verbs::wr_rdma_read);
+  qp.wr_set_sge = verbs::wr_set_sge;
+  qp.wr_set_sge_list = verbs::wr_set_sge_list;
+  qp.wr_set_inline_data = verbs::wr_set_inline_data;
+  qp.wr_set_inline_data_list = verbs::wr_set_inline_data_list;
+  qp.wr_start = verbs::wr_start;
+  qp.wr_complete = verbs::wr_complete;
+  qp.wr_abort = verbs::wr_abort;
+}
+
+}  // namespace verbena::verbs
