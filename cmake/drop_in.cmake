@@ -1,5 +1,6 @@
-# verbena_drop_in(TARGET VERSION_MAP FILE): what a library needs that takes the place of a system library
-# inside a program we know nothing of.
+# verbena_drop_in(TARGET VERSION_MAP file)
+#
+# What a library needs that takes the place of a system library in a program we know nothing of:
 #
 # - It exports what the version map names, nothing else.
 # - It brings its own libstdc++ and libgcc, so that it doesn't matter which ones the program has.

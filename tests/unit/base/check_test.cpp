@@ -52,8 +52,8 @@ Death death_of(Body body) {
 TEST_CASE("a failed CHECK aborts with its condition and its place", "[check]") {
   const Death death = death_of([] { VERBENA_CHECK(1 + 1 == 3); });
   REQUIRE(death.signal == SIGABRT);
-  REQUIRE_THAT(death.message, Catch::Contains("CHECK failed: 1 + 1 == 3") &&
-                                  Catch::Contains("check_test.cpp:"));
+  REQUIRE_THAT(death.message,
+               Catch::Contains("CHECK failed: 1 + 1 == 3") && Catch::Contains("check_test.cpp:"));
 }
 
 TEST_CASE("a CHECK that holds does nothing", "[check]") {
@@ -64,7 +64,8 @@ TEST_CASE("a CHECK that holds does nothing", "[check]") {
 
 TEST_CASE("reading or writing a struct beyond its bytes is a CHECK", "[check]") {
   std::array<std::byte, 3> three{};
-  REQUIRE(death_of([&] { static_cast<void>(read_struct<std::uint32_t>(three)); }).signal == SIGABRT);
+  REQUIRE(death_of([&] { static_cast<void>(read_struct<std::uint32_t>(three)); }).signal ==
+          SIGABRT);
   REQUIRE(death_of([&] { write_struct(three, std::uint32_t{1}); }).signal == SIGABRT);
   REQUIRE(death_of([&] { copy_bytes(MutableBytes(three).first(1), three); }).signal == SIGABRT);
 }

@@ -62,7 +62,8 @@ TEST_CASE("the CRC of nothing is the value that came in", "[crc]") {
 }
 
 TEST_CASE("both CRCs agree with the oracle at every length and alignment", "[crc]") {
-  // ISA-L has separate paths for short inputs, unaligned heads and tails, and 16 to 1024 byte folds.
+  // ISA-L has separate paths for short inputs, unaligned heads and tails, and 16 to 1024 byte
+  // folds.
   const auto bytes = random_bytes(2200, 1);
   for (std::size_t offset = 0; offset < 17; ++offset) {
     for (std::size_t size = 0; size + offset <= bytes.size(); size += size < 300 ? 1 : 61) {
