@@ -1,0 +1,60 @@
+#include "tests/support/connection.h"
+
+#include <catch2/catch.hpp>
+
+namespace verbena::test {
+
+namespace m = nic::qp_attr_mask;
+
+nic::Qp& create_qp(Host& host, const EndOptions& options) {
+  const auto qp = host.nic.create_qp(*host.pd, {.type = nic::QpType::rc,
+                                                .send_cq = host.cq,
+                                                .recv_cq = host.cq,
+                                                .caps = options.caps,
+                                                .signal_all = options.signal_all});
+  REQUIRE(qp);
+  return **qp;
+}
+
+void to_init(Host& host, Time now, nic::Qp& qp, const EndOptions& options) {
+  nic::QpAttr attr;
+  attr.state = nic::QpState::init;
+  attr.access_flags = options.access;
+  REQUIRE(host.nic.modify_qp(now, qp, attr, m::state | m::pkey_index | m::port | m::access_flags));
+}
+
+void to_rtr(Host& host, Time now, nic::Qp& qp, const EndOptions& options, const Gid& peer,
+            Qpn peer_qpn, Psn rq_psn) {
+  nic::QpAttr attr;
+  attr.state = nic::QpState::rtr;
+  attr.av = {.dgid = peer, .has_grh = true};
+  attr.path_mtu = options.mtu;
+  attr.dest_qpn = peer_qpn;
+  attr.rq_psn = rq_psn;
+  attr.max_dest_rd_atomic = options.max_dest_rd_atomic;
+  attr.min_rnr_timer = options.min_rnr_timer;
+  REQUIRE(host.nic.modify_qp(now, qp, attr,
+                             m::state | m::av | m::path_mtu | m::dest_qpn | m::rq_psn |
+                                 m::max_dest_rd_atomic | m::min_rnr_timer));
+}
+
+void to_rts(Host& host, Time now, nic::Qp& qp, const EndOptions& options) {
+  nic::QpAttr attr;
+  attr.state = nic::QpState::rts;
+  attr.sq_psn = options.sq_psn;
+  attr.timeout = options.timeout;
+  attr.retry_cnt = options.retry_cnt;
+  attr.rnr_retry = options.rnr_retry;
+  attr.max_rd_atomic = options.max_rd_atomic;
+  REQUIRE(host.nic.modify_qp(
+      now, qp, attr,
+      m::state | m::sq_psn | m::timeout | m::retry_cnt | m::rnr_retry | m::max_qp_rd_atomic));
+}
+
+void to_state(Host& host, Time now, nic::Qp& qp, nic::QpState state) {
+  nic::QpAttr attr;
+  attr.state = state;
+  REQUIRE(host.nic.modify_qp(now, qp, attr, m::state));
+}
+
+}  // namespace verbena::test
