@@ -22,8 +22,7 @@
 // The GID table is predictable: one RoCE v2 entry for each IPv4 address, in the order in which the
 // addresses are given. Index 0, which many programs take blindly, is the first address.
 //
-// There is no ARP in a fabric, so Ethernet addresses follow from IPv4 addresses: 02:00 and then the
-// four bytes of the address (mac_of()); 02 marks a locally administered address.
+// There is no ARP in a fabric: Ethernet addresses follow from IPv4 addresses (nic::mac_of()).
 #pragma once
 
 #include <chrono>
@@ -40,7 +39,6 @@
 #include "nic_model/device_profile.h"
 #include "nic_model/types.h"
 #include "proto/inet/ip_address.h"
-#include "proto/inet/mac_address.h"
 
 namespace verbena::ports {
 
@@ -61,8 +59,7 @@ struct DeviceConfig {
   std::string fabric_path;
   /// Capacity of the ring to each process of the fabric. A power of two.
   std::size_t ring_bytes = std::size_t{1} << 20;
-  /// Where to write a capture; empty for none. "-" is standard output; "%p" in it becomes the
-  /// process ID.
+  /// Where to write a capture, see pcap::PcapngWriter::open(); empty for none.
   std::string capture;
 };
 
@@ -123,8 +120,5 @@ using Environment = std::function<const char*(const char* name)>;
 
 /// The Nic's part of a configuration.
 [[nodiscard]] nic::NicConfig nic_config(const DeviceConfig& config);
-
-/// The Ethernet address that an IPv4 address has in the fabric.
-[[nodiscard]] inet::MacAddress mac_of(inet::Ipv4Address address);
 
 }  // namespace verbena::ports

@@ -1,13 +1,15 @@
 // The engine: runs one Nic in real time (docs/ARCHITECTURE.md, "The engine: who runs the NIC").
 //
 // The Nic is guarded by one lock and driven from two sides. A thread that polls or posts runs it
-// inline when the lock is free; a background thread runs it when nobody else does, asleep in epoll
-// until a frame, a doorbell or a timer. The background thread keeps out of the way of a polling
-// application: while someone ran the engine within the last `polling_grace`, it only watches
-// timers.
+// inline when the lock is free; a background thread runs it when nobody else does, asleep until a
+// doorbell or a timer. It keeps out of the way of an application that spins on its CQs, and takes
+// over within a millisecond when that stops (engine_loop.h says how).
+//
+// Fork and exit. In a child of fork() an engine is dead: is_dead() tells, commands have no effect
+// outside of the child, try_progress() does nothing. When the process exits with the device
+// open, the capture is written out and the fabric left; what is posted then goes nowhere.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -61,6 +63,9 @@ class Engine {
   /// poll an empty CQ. True if it ran.
   bool try_progress();
 
+  /// Under the lock: counters of the port that the Nic knows nothing of.
+  [[nodiscard]] PortStatistics port_statistics();
+
   /// Reading only: profile, configuration, GID table never change while open.
   [[nodiscard]] const nic::Nic& peek() const;
   [[nodiscard]] nic::Nic& nic();
@@ -73,7 +78,6 @@ class Engine {
   // BasicLockable, for with_nic(); a short spin, then a sleep.
   void lock();
   void unlock();
-  bool try_lock();
 
  private:
   struct Impl;

@@ -2,8 +2,7 @@
 // through any FrameSink and fetches what arrived. Ports stack by decoration: capture and faults are
 // ports in front of a port.
 //
-// All calls are made under the engine's lock, but for wake() and the wait_* of an engine thread as
-// told below.
+// All calls are made under the engine's lock.
 #pragma once
 
 #include "base/bytes.h"
@@ -20,6 +19,18 @@ class FrameHandler {
   virtual RxVerdict on_frame(ByteView frame) = 0;
 };
 
+/// What a port did besides sending and receiving.
+struct PortStatistics {
+  /// Frames that no destination took: nobody has the QPN, or its process died.
+  std::uint64_t frames_lost = 0;
+  /// Times that a sender was held back because a receiver did not drain.
+  std::uint64_t times_blocked = 0;
+  /// Receivers that had to be woken.
+  std::uint64_t wakes = 0;
+  /// Connections to other processes that were given up because their bytes made no sense.
+  std::uint64_t broken_rings = 0;
+};
+
 class Port : public FrameSink {
  public:
   /// Hands at most `frames_max` received frames to `handler`; returns how many.
@@ -27,14 +38,24 @@ class Port : public FrameSink {
   /// Makes everything committed so far visible to the receivers and wakes those that sleep. The
   /// engine calls it once per batch.
   virtual void flush() = 0;
-  /// Announces that the caller is about to sleep on fd(). False: something has arrived meanwhile,
-  /// don't sleep. After true, the caller polls fd() for input and then calls finish_sleep().
+  /// Announces that a thread is about to sleep on fd(). False: something has arrived meanwhile, or
+  /// room for a sender that was blocked; don't sleep. After true, the thread polls fd() for input,
+  /// without the lock.
   virtual bool prepare_sleep() = 0;
+  /// Nobody sleeps on fd() for frames any more: either the sleeper woke up, or another thread looks
+  /// for frames often enough. Senders then save the cost of waking.
   virtual void finish_sleep() = 0;
   /// Readable when a frame arrived while asleep, or when room came for a sender that was blocked.
+  /// May change in prepare_sleep().
   [[nodiscard]] virtual int fd() const = 0;
+  /// Makes fd() readable until finish_sleep().
+  virtual void wake() = 0;
   /// Tells the port the time of the batch that begins (captures stamp frames with it).
   virtual void begin_batch(Time now) = 0;
+  [[nodiscard]] virtual PortStatistics statistics() const = 0;
+  /// In the child of a fork(): closes descriptors, touches nothing that is shared. Nothing may be
+  /// called afterwards, not even the destructor: the object is leaked.
+  virtual void abandon() = 0;
 };
 
 }  // namespace verbena::ports

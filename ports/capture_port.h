@@ -1,0 +1,50 @@
+// A port in front of a port that writes what passes into a capture: frames in both directions, with
+// comments on what a plain capture can't tell: that a request is a retransmission and why, and
+// that a received frame was dropped or refused and by which check.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "pcap/record.h"
+#include "ports/capture_file.h"
+#include "ports/port.h"
+
+namespace verbena::ports {
+
+/// What a capture says about a sent packet; empty for a plain one.
+[[nodiscard]] std::string describe(const PacketNote& note);
+
+class CapturePort final : public Port {
+ public:
+  /// `name` and `description` are the interface's in the capture.
+  CapturePort(std::unique_ptr<Port> inner, std::shared_ptr<CaptureFile> file, std::string_view name,
+              std::string_view description);
+  ~CapturePort() override;
+
+  MutableBytes reserve(const FrameRoute& route, std::size_t bytes) override;
+  void commit(const PacketNote& note) override;
+  std::uint32_t poll_receive(FrameHandler& handler, std::uint32_t frames_max) override;
+  void flush() override { inner_->flush(); }
+  bool prepare_sleep() override;
+  void finish_sleep() override { inner_->finish_sleep(); }
+  [[nodiscard]] int fd() const override { return inner_->fd(); }
+  void wake() override { inner_->wake(); }
+  void begin_batch(Time now) override;
+  [[nodiscard]] PortStatistics statistics() const override { return inner_->statistics(); }
+  void abandon() override;
+
+ private:
+  class Tap;
+  void record(ByteView frame, pcap::Direction direction, std::string_view comment);
+
+  std::unique_ptr<Port> inner_;
+  std::shared_ptr<CaptureFile> file_;
+  pcap::InterfaceId interface_;
+  Time now_{};
+  Time next_flush_{};
+  ByteView reserved_;
+};
+
+}  // namespace verbena::ports

@@ -1,0 +1,242 @@
+#include "ports/device_config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+
+#include "ports/config_file.h"
+#include "ports/device_draft.h"
+#include "ports/sys.h"
+#include "proto/roce/gid.h"
+
+namespace verbena::ports {
+
+namespace {
+
+constexpr std::array variables = {
+    EnvironmentVariable{env::config, "--config", "FILE", "read the devices from this TOML file"},
+    EnvironmentVariable{env::device, "--device", "NAME",
+                        "name of the device (verbena0), or which one of the file to offer"},
+    EnvironmentVariable{env::address, "--address", "A[,A...]",
+                        "IPv4 addresses of the device, local to this host (127.0.0.1)"},
+    EnvironmentVariable{env::interface, "--interface", "NAME",
+                        "take the IPv4 addresses of this network interface"},
+    EnvironmentVariable{env::mtu, "--mtu", "BYTES",
+                        "MTU of the port: 256, 512, 1024, 2048 or 4096 (4096)"},
+    EnvironmentVariable{env::guid, "--guid", "GUID",
+                        "node GUID, 16 hexadecimal digits (derived from machine and name)"},
+    EnvironmentVariable{env::ack_timeout_min_ms, "--ack-timeout-min", "MS",
+                        "floor of the ACK timer in milliseconds, 0 to 10000 (50)"},
+    EnvironmentVariable{env::fabric, "--fabric", "NAME|PATH",
+                        "the shared memory through which programs reach each other (default)"},
+    EnvironmentVariable{env::ring_kib, "--ring", "KIB",
+                        "size of the ring to each other program, a power of two (1024)"},
+    EnvironmentVariable{env::capture, "--capture", "FILE",
+                        "write what the device sends and receives to this pcapng file"},
+    EnvironmentVariable{env::log, nullptr, "LEVEL", "off: no messages on standard error"},
+};
+
+using Drafts = std::vector<DeviceDraft>;
+
+std::optional<std::string_view> value_of(const Environment& environment, const char* name) {
+  const char* value = environment(name);
+  if (value == nullptr || *value == '\0') {
+    return std::nullopt;
+  }
+  return value;
+}
+
+/// A variable and the setter behind it.
+struct Setting {
+  const char* variable;
+  SetResult (*set)(DeviceDraft&, std::string_view);
+};
+
+template <SetResult (DeviceDraft::*set)(std::int64_t)>
+SetResult set_number(DeviceDraft& draft, std::string_view text) {
+  std::int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (stop != end || error != std::errc{}) {
+    return std::unexpected(fmt::format("\"{}\" is no number", text));
+  }
+  return (draft.*set)(value);
+}
+
+template <SetResult (DeviceDraft::*set)(std::string_view)>
+SetResult set_text(DeviceDraft& draft, std::string_view text) {
+  return (draft.*set)(text);
+}
+
+SetResult set_address_list(DeviceDraft& draft, std::string_view list) {
+  std::vector<std::string> items(1);
+  for (const char c : list) {
+    if (c == ',') {
+      items.emplace_back();
+    } else {
+      items.back() += c;
+    }
+  }
+  return draft.set_addresses(items);
+}
+
+/// What belongs to one device only.
+constexpr std::array identity_settings = {
+    Setting{env::address, &set_address_list},
+    Setting{env::interface, &set_text<&DeviceDraft::set_interface>},
+    Setting{env::guid, &set_text<&DeviceDraft::set_guid>},
+};
+
+/// What can be said of all devices at once.
+constexpr std::array common_settings = {
+    Setting{env::mtu, &set_number<&DeviceDraft::set_mtu>},
+    Setting{env::ack_timeout_min_ms, &set_number<&DeviceDraft::set_ack_timeout_min_ms>},
+    Setting{env::fabric, &set_text<&DeviceDraft::set_fabric>},
+    Setting{env::ring_kib, &set_number<&DeviceDraft::set_ring_kib>},
+    Setting{env::capture, &set_text<&DeviceDraft::set_capture>},
+};
+
+SetResult apply(const Environment& environment, std::span<const Setting> settings,
+                DeviceDraft& draft) {
+  for (const Setting& setting : settings) {
+    const auto value = value_of(environment, setting.variable);
+    if (!value) {
+      continue;
+    }
+    if (const SetResult result = setting.set(draft, *value); !result) {
+      return std::unexpected(fmt::format("{}: {}", setting.variable, result.error()));
+    }
+  }
+  return {};
+}
+
+/// VERBENA_DEVICE: chooses among the devices of a file, names the default one.
+SetResult apply_device(std::string_view name, Drafts& drafts, bool from_file) {
+  if (!from_file) {
+    return drafts.front().set_name(name);
+  }
+  const auto chosen = std::ranges::find(drafts, name, &DeviceDraft::name);
+  if (chosen == drafts.end()) {
+    std::vector<std::string> names;
+    std::ranges::transform(drafts, std::back_inserter(names), &DeviceDraft::name);
+    return std::unexpected(
+        fmt::format("the file has no device \"{}\"; it has {}", name, fmt::join(names, ", ")));
+  }
+  DeviceDraft only = std::move(*chosen);
+  drafts.clear();
+  drafts.push_back(std::move(only));
+  return {};
+}
+
+/// Why the variables contradict each other or the number of devices; empty if they don't.
+std::string contradiction(const Environment& environment, std::size_t devices) {
+  for (const Setting& setting : identity_settings) {
+    if (devices > 1 && value_of(environment, setting.variable)) {
+      return fmt::format("{} belongs to one device, and the file has {}; choose one with {}",
+                         setting.variable, devices, env::device);
+    }
+  }
+  if (value_of(environment, env::address) && value_of(environment, env::interface)) {
+    return fmt::format("{} and {} contradict each other; set one", env::address, env::interface);
+  }
+  return {};
+}
+
+SetResult apply_environment(const Environment& environment, Drafts& drafts, bool from_file) {
+  if (const auto name = value_of(environment, env::device)) {
+    if (const SetResult result = apply_device(*name, drafts, from_file); !result) {
+      return std::unexpected(fmt::format("{}: {}", env::device, result.error()));
+    }
+  }
+  if (std::string reason = contradiction(environment, drafts.size()); !reason.empty()) {
+    return std::unexpected(std::move(reason));
+  }
+  if (SetResult result = apply(environment, identity_settings, drafts.front()); !result) {
+    return result;
+  }
+  for (DeviceDraft& draft : drafts) {
+    if (SetResult result = apply(environment, common_settings, draft); !result) {
+      return result;
+    }
+  }
+  return {};
+}
+
+Result<Drafts, std::string> drafts_of(const Environment& environment) {
+  const auto path = value_of(environment, env::config);
+  if (!path) {
+    return Drafts(1);
+  }
+  const std::string file_name(*path);
+  std::ifstream file(file_name, std::ios::binary);
+  std::string content(config_file_bytes_max + 1, '\0');
+  file.read(content.data(), static_cast<std::streamsize>(content.size()));
+  if (file.bad() || (file.fail() && !file.eof()) || !file.is_open()) {
+    return std::unexpected(fmt::format("can't read the configuration {} ({}): {}", file_name,
+                                       env::config, sys::error_text(errno)));
+  }
+  content.resize(static_cast<std::size_t>(file.gcount()));
+  if (content.size() > config_file_bytes_max) {
+    return std::unexpected(fmt::format("the configuration {} has more than {} KiB", file_name,
+                                       config_file_bytes_max / 1024));
+  }
+  return parse_config_file(content, file_name);
+}
+
+std::vector<DeviceConfig> finish(Drafts drafts) {
+  std::vector<DeviceConfig> devices;
+  for (DeviceDraft& draft : drafts) {
+    devices.push_back(std::move(draft).finish());
+  }
+  return devices;
+}
+
+}  // namespace
+
+std::span<const EnvironmentVariable> environment_variables() { return variables; }
+
+Environment process_environment() {
+  return [](const char* name) -> const char* { return secure_getenv(name); };
+}
+
+Result<std::vector<DeviceConfig>, std::string> load_devices(const Environment& environment) {
+  auto drafts = drafts_of(environment);
+  if (!drafts) {
+    return std::unexpected(std::move(drafts.error()));
+  }
+  const bool from_file = value_of(environment, env::config).has_value();
+  if (SetResult result = apply_environment(environment, *drafts, from_file); !result) {
+    return std::unexpected(std::move(result.error()));
+  }
+  return finish(std::move(*drafts));
+}
+
+Result<std::vector<DeviceConfig>, std::string> parse_devices(std::string_view toml,
+                                                             std::string_view file_name) {
+  auto drafts = parse_config_file(toml, file_name);
+  if (!drafts) {
+    return std::unexpected(std::move(drafts.error()));
+  }
+  return finish(std::move(*drafts));
+}
+
+nic::NicConfig nic_config(const DeviceConfig& config) {
+  nic::NicConfig result;
+  result.node_guid = config.guid;
+  result.mtu_max = config.mtu;
+  for (const inet::Ipv4Address address : config.addresses) {
+    result.gids.push_back(
+        {.gid = roce::gid_from_ipv4(address), .type = nic::GidEntry::Type::roce_v2});
+  }
+  result.ack_timeout_min = config.ack_timeout_min;
+  return result;
+}
+
+}  // namespace verbena::ports

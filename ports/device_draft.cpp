@@ -1,0 +1,262 @@
+#include "ports/device_draft.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <fstream>
+
+#include "base/prng.h"
+#include "ports/interfaces.h"
+#include "ports/sys.h"
+
+namespace verbena::ports {
+
+namespace {
+
+std::unexpected<std::string> refuse(std::string reason) {
+  return std::unexpected(std::move(reason));
+}
+
+bool is_plain_name(std::string_view text, std::size_t bytes_max) {
+  constexpr std::string_view allowed =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+  return !text.empty() && text.size() <= bytes_max && text.front() != '.' &&
+         text.find_first_not_of(allowed) == std::string_view::npos;
+}
+
+std::string list_of(const std::vector<InterfaceAddress>& host) {
+  std::vector<std::string> items;
+  for (const InterfaceAddress& item : host) {
+    items.push_back(fmt::format("{} ({})", item.address.to_text(), item.interface));
+  }
+  return fmt::format("{}", fmt::join(items, ", "));
+}
+
+/// A limit of DeviceProfile that a configuration may lower.
+struct Limit {
+  std::string_view name;
+  std::int64_t value_min;
+  std::int64_t (*get)(const nic::DeviceProfile&);
+  void (*set)(nic::DeviceProfile&, std::int64_t);
+};
+
+#define VERBENA_LIMIT(field, value_min)                                                \
+  Limit {                                                                              \
+    #field, value_min,                                                                 \
+        [](const nic::DeviceProfile& profile) { return std::int64_t{profile.field}; }, \
+        [](nic::DeviceProfile& profile, std::int64_t value) {                          \
+          profile.field = static_cast<decltype(nic::DeviceProfile::field)>(value);     \
+        }                                                                              \
+  }
+constexpr std::array limits = {
+    VERBENA_LIMIT(qp_max, 1), VERBENA_LIMIT(qp_wr_max, 1),      VERBENA_LIMIT(sge_max, 1),
+    VERBENA_LIMIT(cq_max, 1), VERBENA_LIMIT(cqe_max, 1),        VERBENA_LIMIT(mr_max, 1),
+    VERBENA_LIMIT(pd_max, 1), VERBENA_LIMIT(qp_rd_atom_max, 1), VERBENA_LIMIT(inline_bytes_max, 0),
+};
+#undef VERBENA_LIMIT
+
+/// What tells this machine from others and stays the same.
+std::string machine_identity() {
+  std::ifstream file("/etc/machine-id");
+  std::string identity;
+  if (file >> identity && !identity.empty()) {
+    return identity;
+  }
+  std::array<char, 256> host_name{};
+  static_cast<void>(gethostname(host_name.data(), host_name.size() - 1));
+  return host_name.data();
+}
+
+/// A 64-bit identifier that is ours to give: EUI-64 with the "local" bit set and the "group" bit
+/// clear (IEEE 802-2014, 8.2).
+std::uint64_t derived_guid(std::string_view device_name) {
+  std::uint64_t hash = 0xCBF2'9CE4'8422'2325;  // FNV-1a, 64 bits.
+  for (const char c : machine_identity() + '/' + std::string(device_name)) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x0000'0100'0000'01B3;
+  }
+  constexpr std::uint64_t low_56 = (std::uint64_t{1} << 56) - 1;
+  return (Prng(hash).next() & low_56) | std::uint64_t{0x02} << 56;
+}
+
+/// The default place, or one beside it. Network namespaces are hosts of their own: 127.0.0.1 of one
+/// is not that of another, so each has its own fabric.
+std::string path_of_fabric(std::string_view name) {
+  std::array<char, 64> link{};
+  const ssize_t length = readlink("/proc/self/ns/net", link.data(), link.size() - 1);
+  std::string name_space;
+  for (ssize_t i = 0; i < length; ++i) {
+    const char c = link[static_cast<std::size_t>(i)];
+    if (c >= '0' && c <= '9') {
+      name_space += c;
+    }
+  }
+  return fmt::format("/dev/shm/verbena-{}/{}{}{}.fabric", sys::effective_user_id(), name,
+                     name_space.empty() ? "" : "-", name_space);
+}
+
+}  // namespace
+
+SetResult DeviceDraft::set_name(std::string_view name) {
+  if (!is_plain_name(name, device_name_bytes_max)) {
+    return refuse(
+        fmt::format("\"{}\" is no device name: use 1 to {} letters, digits, '_', '-' and '.'", name,
+                    device_name_bytes_max));
+  }
+  config_.name = name;
+  return {};
+}
+
+SetResult DeviceDraft::set_addresses(const std::vector<std::string>& addresses) {
+  if (addresses.empty() || addresses.size() > gids_max) {
+    return refuse(
+        fmt::format("a device has 1 to {} addresses, not {}", gids_max, addresses.size()));
+  }
+  const auto host = host_addresses();
+  std::vector<inet::Ipv4Address> parsed;
+  for (const std::string& text : addresses) {
+    const auto address = inet::Ipv4Address::from_text(text);
+    if (!address) {
+      return refuse(fmt::format("\"{}\" is no IPv4 address", text));
+    }
+    if (!is_local(*address, host)) {
+      return refuse(
+          fmt::format("{} is not an address of this host; it has {}", text, list_of(host)));
+    }
+    if (std::ranges::find(parsed, *address) != parsed.end()) {
+      return refuse(fmt::format("{} is given twice", text));
+    }
+    parsed.push_back(*address);
+  }
+  config_.addresses = std::move(parsed);
+  return {};
+}
+
+SetResult DeviceDraft::set_interface(std::string_view interface) {
+  const auto host = host_addresses();
+  std::vector<inet::Ipv4Address> found;
+  for (const InterfaceAddress& item : host) {
+    if (item.interface == interface && found.size() < gids_max) {
+      found.push_back(item.address);
+    }
+  }
+  if (found.empty()) {
+    return refuse(fmt::format("this host has no interface \"{}\" with an IPv4 address; it has {}",
+                              interface, list_of(host)));
+  }
+  config_.addresses = std::move(found);
+  return {};
+}
+
+SetResult DeviceDraft::set_mtu(std::int64_t bytes) {
+  for (const auto mtu : {nic::Mtu::mtu_256, nic::Mtu::mtu_512, nic::Mtu::mtu_1024,
+                         nic::Mtu::mtu_2048, nic::Mtu::mtu_4096}) {
+    if (nic::mtu_bytes(mtu) == bytes) {
+      config_.mtu = mtu;
+      return {};
+    }
+  }
+  return refuse(fmt::format("an MTU is 256, 512, 1024, 2048 or 4096 bytes, not {}", bytes));
+}
+
+SetResult DeviceDraft::set_guid(std::string_view text) {
+  std::string digits;
+  for (const char c : text.substr(text.starts_with("0x") ? 2 : 0)) {
+    if (c != ':' && c != '-') {
+      digits += c;
+    }
+  }
+  std::uint64_t guid = 0;
+  const char* end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, guid, 16);
+  if (digits.size() != 16 || stop != end || error != std::errc{} || guid == 0) {
+    return refuse(fmt::format(
+        "\"{}\" is no GUID: write 16 hexadecimal digits, not all 0, like 0200:00ff:fe12:3456",
+        text));
+  }
+  config_.guid = guid;
+  return {};
+}
+
+SetResult DeviceDraft::set_profile(std::string_view name) {
+  if (name != nic::default_profile().name) {
+    return refuse(
+        fmt::format("there is no profile \"{}\", only \"{}\"", name, nic::default_profile().name));
+  }
+  return {};
+}
+
+SetResult DeviceDraft::set_ack_timeout_min_ms(std::int64_t milliseconds) {
+  constexpr std::int64_t milliseconds_max = 10'000;
+  if (milliseconds < 0 || milliseconds > milliseconds_max) {
+    return refuse(fmt::format("the value is 0 to {} ms, not {}", milliseconds_max, milliseconds));
+  }
+  config_.ack_timeout_min = std::chrono::milliseconds(milliseconds);
+  return {};
+}
+
+SetResult DeviceDraft::set_fabric(std::string_view name_or_path) {
+  constexpr std::size_t name_bytes_max = 32;
+  const bool is_path = name_or_path.find('/') != std::string_view::npos;
+  const bool names_a_file = is_path && name_or_path.front() == '/' && name_or_path.back() != '/' &&
+                            name_or_path.rfind('/') > 0;
+  if (is_path ? !names_a_file : !is_plain_name(name_or_path, name_bytes_max)) {
+    return refuse(fmt::format(
+        "\"{}\" is no fabric: give a name of 1 to {} letters, digits, '_', '-' and '.', or an "
+        "absolute path of a file in a directory of your own",
+        name_or_path, name_bytes_max));
+  }
+  config_.fabric_path = is_path ? std::string(name_or_path) : path_of_fabric(name_or_path);
+  return {};
+}
+
+SetResult DeviceDraft::set_ring_kib(std::int64_t kib) {
+  constexpr std::int64_t kib_min = ring_bytes_min >> 10;
+  constexpr std::int64_t kib_max = ring_bytes_max >> 10;
+  if (kib < kib_min || kib > kib_max || !std::has_single_bit(static_cast<std::uint64_t>(kib))) {
+    return refuse(
+        fmt::format("a ring has {} to {} KiB, a power of two, not {}", kib_min, kib_max, kib));
+  }
+  config_.ring_bytes = static_cast<std::size_t>(kib) << 10;
+  return {};
+}
+
+SetResult DeviceDraft::set_capture(std::string_view path) {
+  config_.capture = path;
+  return {};
+}
+
+SetResult DeviceDraft::set_limit(std::string_view name, std::int64_t value) {
+  const auto limit = std::ranges::find(limits, name, &Limit::name);
+  if (limit == limits.end()) {
+    std::vector<std::string_view> names;
+    std::ranges::transform(limits, std::back_inserter(names), &Limit::name);
+    return refuse(
+        fmt::format("there is no limit \"{}\"; there are {}", name, fmt::join(names, ", ")));
+  }
+  const std::int64_t value_max = limit->get(nic::default_profile());
+  if (value < limit->value_min || value > value_max) {
+    return refuse(fmt::format("the value is {} to {}, not {}", limit->value_min, value_max, value));
+  }
+  limit->set(config_.profile, value);
+  return {};
+}
+
+DeviceConfig DeviceDraft::finish() && {
+  if (config_.addresses.empty()) {
+    config_.addresses = {{{127, 0, 0, 1}}};
+  }
+  if (config_.guid == 0) {
+    config_.guid = derived_guid(config_.name);
+  }
+  if (config_.fabric_path.empty()) {
+    config_.fabric_path = path_of_fabric("default");
+  }
+  return std::move(config_);
+}
+
+}  // namespace verbena::ports

@@ -1,0 +1,120 @@
+// The inside of an engine: one Nic, one port, one background thread, and the rules by which that
+// thread and the application's threads share the work.
+//
+//            prepare_sleep()                       the application spins
+//   running ────────────────▶ asleep   ─────────────────────────────────▶ watching
+//      ▲  ◀──────────────────   │ doorbell, timer, kick                      │
+//      │                        ▼                                            │
+//      └───────────────◀─────── ◀───── no more spinning for polling_grace ◀──┘
+//
+// running   The thread receives, sends and serves timers in batches, and lets others in between.
+// asleep    The port's senders ring the doorbell. Whoever makes something due earlier than the
+//           thread means to wake kicks it. Commands and single polls run inline beside it.
+// watching  The application polls in a tight loop and so runs the NIC itself: senders need not
+// ring,
+//           and the thread wakes once per polling_grace only to see whether that is still so.
+//
+// All of it is under the lock but where noted.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "nic_model/nic.h"
+#include "ports/engine.h"
+#include "ports/engine_lock.h"
+#include "ports/fabric.h"
+#include "ports/port.h"
+#include "ports/process_hooks.h"
+
+namespace verbena::ports {
+
+class EngineLoop final : public FrameHandler, public ProcessHook {
+ public:
+  /// `port` goes through `fabric`, which it owns.
+  EngineLoop(const DeviceConfig& config, EngineListener& listener, std::unique_ptr<Port> port,
+             Fabric& fabric);
+  ~EngineLoop() override;
+
+  /// Starts the background thread. The error is an errno.
+  [[nodiscard]] Result<void, int> start();
+  /// Any thread, without the lock.
+  [[nodiscard]] bool is_dead() const { return dead_; }
+  /// Without the lock: takes it if it is free.
+  bool try_progress();
+  /// After a command: lets its effects out.
+  void run_effects();
+  /// Gives the Nic another block of QPNs; false if the fabric has none left.
+  bool add_qpn_block();
+
+  [[nodiscard]] EngineLock& lock() { return lock_; }
+  [[nodiscard]] nic::Nic& nic() { return nic_; }
+  [[nodiscard]] const Port& port() const { return *port_; }
+
+  RxVerdict on_frame(ByteView frame) override { return nic_.on_frame(now_, frame); }
+
+  void before_fork() override;
+  void after_fork_in_parent() override;
+  void after_fork_in_child() override;
+  void at_exit() override;
+
+ private:
+  enum class Mode : std::uint8_t { running, asleep, watching };
+
+  /// One batch: receive, timers, send, events. True if there is more to do at once.
+  bool run_batch(bool receive);
+  void deliver_events();
+  /// Wakes the thread if it means to sleep longer than the Nic's next deadline.
+  void kick_if_due(bool more);
+
+  static void* thread_entry(void* self);
+  void thread_main();
+  /// The thread's side of each mode.
+  void serve();
+  void go_to_sleep();
+  void watch();
+  /// Unlocks, sleeps until a doorbell or for `timeout`, and locks again.
+  void sleep_unlocked(std::optional<Duration> timeout);
+  void note_poll(Time time);
+  /// Without the lock: tells the thread to end and waits, for at most `limit`. False if it goes on.
+  bool stop_thread(Duration limit);
+
+  EngineLock lock_;
+  EngineListener& listener_;
+  std::unique_ptr<Port> port_;
+  /// nullptr when the fabric was left.
+  Fabric* fabric_;
+  nic::Nic nic_;
+  /// Time of the batch that runs.
+  Time now_{};
+
+  Mode mode_ = Mode::running;
+  /// asleep: when the thread means to wake by itself.
+  Time wake_time_ = Time::min();
+  /// asleep: polls in a row, each soon after the one before.
+  std::uint32_t poll_streak_ = 0;
+  Time last_poll_{};
+  /// running: beginning of the period in which polls are counted.
+  Time window_start_{};
+  std::uint64_t window_polls_ = 0;
+  /// Attempts to poll, those that found the lock taken included. Changed without the lock; a lost
+  /// increment does no harm.
+  std::atomic<std::uint64_t> polls_{0};
+
+  bool stop_ = false;
+  std::optional<pthread_t> thread_;
+  /// Futex: 1 when the thread has ended.
+  std::atomic<std::uint32_t> thread_ended_{0};
+  bool locked_for_fork_ = false;
+  /// Changes only in a child, where there is one thread.
+  bool dead_ = false;
+};
+
+}  // namespace verbena::ports

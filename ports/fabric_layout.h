@@ -1,0 +1,80 @@
+// The bytes of a fabric file: what all processes of one host agree on. Changing anything here needs
+// a new fabric_version.
+//
+// Every field that changes is an atomic that any process of the same user may have written wrongly:
+// readers check ranges, and compare lives (SlotLife) before they act.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/ids.h"
+#include "ports/fabric_ring.h"
+
+namespace verbena::ports {
+
+inline constexpr std::uint64_t fabric_magic = 0x4352'4246'4252'4556;  // "VERBFBRC"
+inline constexpr std::uint32_t fabric_version = 1;
+/// Devices that processes of one host have open at the same time.
+inline constexpr std::uint32_t slots_max = 256;
+/// QPNs are handed to processes in blocks.
+inline constexpr std::uint32_t block_qpns = 4096;
+inline constexpr std::uint32_t blocks_max = (qpn_mask + 1) / block_qpns;
+/// The first block has QP0 and QP1, the last one the multicast QPN: neither is given away.
+inline constexpr std::uint32_t first_block = 1;
+inline constexpr std::uint32_t last_block = blocks_max - 2;
+
+/// A slot in one of its lives: the number of times it was taken, and the slot plus one.
+[[nodiscard]] constexpr SlotLife make_life(std::uint32_t slot, std::uint32_t life_count) {
+  return SlotLife{std::uint64_t{life_count} << 32 | (slot + 1)};
+}
+/// slots_max or more if `life` is nobody or nonsense.
+[[nodiscard]] constexpr std::uint32_t slot_of(SlotLife life) {
+  return static_cast<std::uint32_t>(to_value(life)) - 1;
+}
+[[nodiscard]] constexpr std::uint32_t life_count_of(SlotLife life) {
+  return static_cast<std::uint32_t>(to_value(life) >> 32);
+}
+
+struct FabricHeader {
+  std::uint64_t magic;
+  std::uint32_t version;
+  /// sizeof(FabricFile), slots_max and block_qpns of the process that made the file.
+  std::uint32_t file_bytes;
+  std::uint32_t slots;
+  std::uint32_t qpns_per_block;
+  /// Where the next search for a free block begins: blocks rotate, so that the QPNs of a dead
+  /// process come back as late as possible.
+  std::atomic<std::uint32_t> block_cursor;
+};
+
+/// One open device of one process.
+struct alignas(128) Slot {
+  /// How often this slot was taken; the low half of nobody's life is never 0.
+  std::atomic<std::uint32_t> life_count;
+  std::atomic<std::uint32_t> in_use;
+  /// For people: who it is.
+  std::atomic<std::int32_t> pid;
+  std::array<std::atomic<char>, 64> device_name;
+
+  /// The owner sleeps, or is about to: whoever sends to it rings its doorbell.
+  alignas(128) std::atomic<std::uint32_t> asleep;
+  /// Grows with each ring that is announced to the owner.
+  std::atomic<std::uint32_t> announcements;
+};
+
+struct FabricFile {
+  FabricHeader header;
+  std::array<Slot, slots_max> slots;
+  /// The SlotLife that owns each block of QPNs; 0 is nobody.
+  std::array<std::atomic<std::uint64_t>, blocks_max> block_owners;
+  /// announced[c][p]: serial number of the ring from slot p that slot c has yet to map; 0 is none.
+  std::array<std::array<std::atomic<std::uint64_t>, slots_max>, slots_max> announced;
+};
+
+/// Slot s is taken by the lock on the byte slot_lock_base + s of the file, beyond its end.
+inline constexpr std::int64_t slot_lock_base = std::int64_t{1} << 40;
+
+}  // namespace verbena::ports

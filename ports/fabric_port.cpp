@@ -1,0 +1,238 @@
+#include "ports/fabric_port.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/check.h"
+#include "ports/log.h"
+
+namespace verbena::ports {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Room is given back to a producer in pieces of this size, so that it needn't wait for a whole
+/// batch.
+constexpr std::size_t give_back_bytes = std::size_t{64} << 10;
+/// How often a blocked sender asks whether the receiver died: a system call each.
+constexpr Duration liveness_check_interval = 10ms;
+/// After a ring could not be made, frames to that process are lost for this long.
+constexpr Duration ring_retry_interval = 100ms;
+/// How often a port that never sleeps looks for rings of dead processes.
+constexpr std::uint32_t cleanup_interval_polls = 4096;
+
+}  // namespace
+
+FabricPort::FabricPort(std::unique_ptr<Fabric> fabric) : fabric_(std::move(fabric)) {
+  unflushed_.reserve(slots_max);
+}
+
+MutableBytes FabricPort::reserve(const FrameRoute& route, std::size_t bytes) {
+  VERBENA_CHECK(bytes > 0 && bytes <= frame_bytes_max);
+  reserved_ = out_ring_to(fabric_->owner_of(route.destination_qpn));
+  if (reserved_ == nullptr) {
+    return lose(bytes);
+  }
+  const MutableBytes frame = reserved_->producer.reserve(bytes);
+  if (frame.empty()) {
+    return wait_or_lose(bytes);
+  }
+  reserved_->counted_as_blocked = false;
+  return frame;
+}
+
+MutableBytes FabricPort::wait_or_lose(std::size_t bytes) {
+  OutRing& ring = *reserved_;
+  if (ring.producer.broken()) {
+    ++statistics_.broken_rings;
+    drop_out_ring(ring);
+    return lose(bytes);
+  }
+  if (!ring.counted_as_blocked) {
+    ring.counted_as_blocked = true;
+    ++statistics_.times_blocked;
+    ring.next_liveness_check = now_ + liveness_check_interval;
+  } else if (now_ >= ring.next_liveness_check) {
+    ring.next_liveness_check = now_ + liveness_check_interval;
+    if (!fabric_->check_alive(ring.mapping.consumer)) {
+      drop_out_ring(ring);
+      return lose(bytes);
+    }
+  }
+  reserved_ = nullptr;
+  return {};
+}
+
+MutableBytes FabricPort::lose(std::size_t bytes) {
+  reserved_ = nullptr;
+  return MutableBytes(lost_frame_).first(bytes);
+}
+
+void FabricPort::commit(const PacketNote& /*note*/) {
+  if (reserved_ == nullptr) {
+    ++statistics_.frames_lost;
+    return;
+  }
+  reserved_->producer.commit();
+  if (!reserved_->unflushed) {
+    reserved_->unflushed = true;
+    unflushed_.push_back(slot_of(reserved_->mapping.consumer));
+  }
+}
+
+void FabricPort::flush() {
+  for (const std::uint32_t slot : unflushed_) {
+    OutRing& ring = *out_rings_[slot];
+    ring.unflushed = false;
+    if (ring.producer.publish() && fabric_->wake(ring.mapping.consumer)) {
+      ++statistics_.wakes;
+    }
+  }
+  unflushed_.clear();
+}
+
+FabricPort::OutRing* FabricPort::out_ring_to(SlotLife consumer) {
+  if (consumer == SlotLife{}) {
+    return nullptr;
+  }
+  OutRing* ring = out_rings_[slot_of(consumer)].get();
+  if (ring != nullptr && ring->mapping.consumer == consumer) {
+    return ring;
+  }
+  return make_out_ring(consumer);
+}
+
+FabricPort::OutRing* FabricPort::make_out_ring(SlotLife consumer) {
+  if (now_ < next_ring_attempt_) {
+    return nullptr;
+  }
+  auto& place = out_rings_[slot_of(consumer)];
+  if (place) {
+    drop_out_ring(*place);
+  }
+  auto mapping = fabric_->create_ring(consumer);
+  if (!mapping) {
+    next_ring_attempt_ = now_ + ring_retry_interval;
+    if (!ring_failure_reported_) {
+      ring_failure_reported_ = true;
+      report(fmt::format(
+          "can't make a ring to another process: {}; frames to it are lost. Free space where the "
+          "fabric is (`verbena devices` tells), or set VERBENA_RING_KIB to less",
+          sys::error_text(-mapping.error())));
+    }
+    return nullptr;
+  }
+  RingHeader& header = mapping->header();
+  const MutableBytes data = mapping->data();
+  place.reset(new OutRing{.mapping = std::move(*mapping), .producer = {header, data}});
+  return place.get();
+}
+
+void FabricPort::drop_out_ring(OutRing& ring) {
+  const std::uint32_t slot = slot_of(ring.mapping.consumer);
+  if (ring.unflushed) {
+    std::erase(unflushed_, slot);
+  }
+  out_rings_[slot].reset();
+}
+
+std::uint32_t FabricPort::poll_receive(FrameHandler& handler, std::uint32_t frames_max) {
+  if (fabric_->has_announcements()) {
+    map_announced_rings();
+  }
+  if (polls_until_cleanup_-- == 0) {
+    polls_until_cleanup_ = cleanup_interval_polls;
+    drop_stale_rings();
+  }
+  std::uint32_t received = 0;
+  const std::size_t count = in_rings_.size();
+  for (std::size_t i = 0; i < count && received < frames_max; ++i) {
+    InRing& ring = *in_rings_[(first_in_ring_ + i) % count];
+    received += receive_from(ring, handler, frames_max - received);
+  }
+  // The next call begins with another ring, so that a busy one doesn't starve the rest.
+  ++first_in_ring_;
+  return received;
+}
+
+std::uint32_t FabricPort::receive_from(InRing& ring, FrameHandler& handler,
+                                       std::uint32_t frames_max) {
+  std::uint32_t received = 0;
+  while (received < frames_max) {
+    const ByteView frame = ring.consumer.next();
+    if (frame.empty()) {
+      break;
+    }
+    handler.on_frame(frame);
+    ++received;
+    if (ring.consumer.held_bytes() >= give_back_bytes) {
+      give_room_back(ring);
+    }
+  }
+  give_room_back(ring);
+  return received;
+}
+
+void FabricPort::give_room_back(InRing& ring) {
+  if (ring.consumer.release() && fabric_->wake(ring.mapping.producer)) {
+    ++statistics_.wakes;
+  }
+}
+
+void FabricPort::map_announced_rings() {
+  std::uint64_t bad = 0;
+  for (RingMapping& mapping : fabric_->take_announced_rings(bad)) {
+    for (const auto& ring : in_rings_) {
+      if (ring->mapping.producer == mapping.producer) {
+        ring->superseded = true;
+      }
+    }
+    RingHeader& header = mapping.header();
+    const MutableBytes data = mapping.data();
+    in_rings_.emplace_back(new InRing{.mapping = std::move(mapping), .consumer = {header, data}});
+  }
+  statistics_.broken_rings += bad;
+}
+
+void FabricPort::drop_stale_rings() {
+  std::erase_if(in_rings_, [&](const std::unique_ptr<InRing>& ring) {
+    if (ring->consumer.broken()) {
+      ++statistics_.broken_rings;
+      return true;
+    }
+    const bool ended = ring->superseded || !fabric_->is_current(ring->mapping.producer);
+    return ended && !ring->consumer.has_frames();
+  });
+  for (const auto& ring : out_rings_) {
+    if (ring && !ring->unflushed && !fabric_->is_current(ring->mapping.consumer)) {
+      drop_out_ring(*ring);
+    }
+  }
+}
+
+bool FabricPort::prepare_sleep() {
+  drop_stale_rings();
+  fabric_->doorbell().repair();
+  fabric_->set_asleep(true);
+  bool news = fabric_->has_announcements();
+  for (const auto& ring : in_rings_) {
+    news = news || ring->consumer.has_frames();
+  }
+  for (const auto& ring : out_rings_) {
+    news = (ring && ring->producer.take_room_news()) || news;
+  }
+  if (news) {
+    fabric_->set_asleep(false);
+  }
+  return !news;
+}
+
+void FabricPort::finish_sleep() {
+  fabric_->set_asleep(false);
+  fabric_->doorbell().drain();
+}
+
+}  // namespace verbena::ports
