@@ -5,7 +5,7 @@
 #   Boost          Boost::headers                 headers only: Asio, Endian, Intrusive
 #   fmt            fmt::fmt                       fmt::fmt-header-only inside the drop-ins
 #   CLI11          CLI11::CLI11
-#   toml++         tomlplusplus::tomlplusplus     headers only
+#   toml++         verbena_toml                   headers only, errors as values
 #   nlohmann-json  nlohmann_json::nlohmann_json
 #   Catch2 2.13    Catch2::Catch2                 tests: use verbena_unit_test()
 #   rapidcheck     rapidcheck                     tests
@@ -20,6 +20,10 @@ find_package(Boost 1.81 REQUIRED)
 find_package(fmt 9 REQUIRED)
 find_package(CLI11 2.1 REQUIRED)
 find_package(tomlplusplus 3.3 REQUIRED)
+# Debian's toml++ is a shared library that throws. Its headers alone do without both: the drop-ins
+# may not depend on it.
+add_library(verbena_toml INTERFACE)
+target_compile_definitions(verbena_toml INTERFACE TOML_HEADER_ONLY=1 TOML_EXCEPTIONS=0)
 find_package(nlohmann_json 3.11 REQUIRED)
 
 if(BUILD_TESTING)

@@ -26,7 +26,7 @@ Rule = Callable[[Tree], Iterator[Finding]]
 
 PROTO = {"base", "proto"}
 TRANSPORTS = PROTO | {"proto/inet", "proto/ib_bth", "proto/roce", "proto/iwarp"}
-WORLD = TRANSPORTS | {"nic_model", "pcap"}
+WORLD = TRANSPORTS | {"faults", "nic_model", "pcap"}
 
 MAY_INCLUDE = {
     "base": set(),
@@ -34,6 +34,7 @@ MAY_INCLUDE = {
     "proto/inet": PROTO,
     "proto/ib_bth": PROTO,
     "proto/roce": PROTO | {"proto/inet", "proto/ib_bth"},
+    "faults": PROTO | {"proto/inet", "proto/ib_bth", "proto/roce"},
     # TCP reaches iWARP as an abstract byte stream only.
     "proto/iwarp": PROTO,
     "nic_model": TRANSPORTS,
@@ -51,7 +52,7 @@ MAY_INCLUDE = {
 # and strings.
 
 CORE = ("base", "proto", "nic_model")
-SANS_IO = (*CORE, "sim")
+SANS_IO = (*CORE, "faults", "sim")
 
 
 class Banned(NamedTuple):
