@@ -117,8 +117,9 @@ inline constexpr std::array<Duration, 32> rnr_timers = [] {
     return difference < Duration::zero() ? -difference : difference;
   };
   std::uint8_t best = 1;
-  for (std::uint8_t step = 2; step <= rnr_timers.size(); ++step) {
-    const std::uint8_t code = step & Syndrome::code_max;  // 0 comes last: it is the longest.
+  for (unsigned step = 2; step <= rnr_timers.size(); ++step) {
+    const auto code =
+        static_cast<std::uint8_t>(step & Syndrome::code_max);  // 0 comes last: it is the longest.
     if (distance(code) < distance(best)) {
       best = code;
     }

@@ -220,7 +220,7 @@ class Deth {
 
  private:
   boost::endian::big_uint32_buf_t qkey_{};
-  std::uint8_t reserved_ = 0;
+  [[maybe_unused]] std::uint8_t reserved_ = 0;
   boost::endian::big_uint24_buf_t source_qpn_{};
 };
 static_assert(is_wire_struct<Deth, 8>);
@@ -234,7 +234,7 @@ class Rdeth {
   void set_ee_context(std::uint32_t context) { ee_context_ = context & 0xFF'FFFF; }
 
  private:
-  std::uint8_t reserved_ = 0;
+  [[maybe_unused]] std::uint8_t reserved_ = 0;
   boost::endian::big_uint24_buf_t ee_context_{};
 };
 static_assert(is_wire_struct<Rdeth, 4>);
@@ -248,7 +248,7 @@ class XrcEth {
   void set_srq_number(std::uint32_t number) { srq_number_ = number & 0xFF'FFFF; }
 
  private:
-  std::uint8_t reserved_ = 0;
+  [[maybe_unused]] std::uint8_t reserved_ = 0;
   boost::endian::big_uint24_buf_t srq_number_{};
 };
 static_assert(is_wire_struct<XrcEth, 4>);
@@ -269,7 +269,7 @@ class Feth {
   void set_selectivity(unsigned level) { detail::set_bits(selectors_, 0x30, level << 4); }
 
  private:
-  std::array<std::uint8_t, 3> reserved_{};
+  [[maybe_unused]] std::array<std::uint8_t, 3> reserved_{};
   std::uint8_t selectors_ = 0;
 };
 static_assert(is_wire_struct<Feth, 4>);

@@ -62,7 +62,9 @@ struct Ipv4Header {
   Ipv4Address destination;
 
   [[nodiscard]] unsigned version() const { return version_and_length >> 4; }
-  [[nodiscard]] std::size_t header_bytes() const { return (version_and_length & 0x0FU) * 4U; }
+  [[nodiscard]] std::size_t header_bytes() const {
+    return std::size_t{version_and_length & 0x0FU} * 4;
+  }
 };
 inline constexpr std::size_t ipv4_header_bytes = 20;
 static_assert(is_wire_struct<Ipv4Header, ipv4_header_bytes>);

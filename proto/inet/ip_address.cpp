@@ -16,8 +16,9 @@ std::optional<unsigned> whole_number(std::string_view text, int base, std::size_
     return std::nullopt;
   }
   unsigned value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value, base);
+  const char* begin = text.data();
+  const char* end = begin + text.size();
+  const auto [stop, error] = std::from_chars(begin, end, value, base);
   if (error != std::errc{} || stop != end) {
     return std::nullopt;
   }
