@@ -2,7 +2,7 @@
 #
 # What a library needs that takes the place of a system library in a program we know nothing of:
 #
-# - It exports what the version map names, nothing else.
+# - It exports what the version map names, nothing else, and loads no library that it doesn't call.
 # - It brings its own libstdc++ and libgcc, so that it doesn't matter which ones the program has.
 # - It can't be unloaded: its background thread runs in its code.
 # - Every symbol must resolve when it is linked, not in a user's program.
@@ -14,6 +14,7 @@ function(verbena_drop_in target)
     PRIVATE
     -Wl,--version-script=${map}
     -Wl,--exclude-libs,ALL
+    -Wl,--as-needed
     -Wl,-Bsymbolic-functions
     -Wl,-z,nodelete
     -Wl,-z,now)

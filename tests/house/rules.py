@@ -39,12 +39,13 @@ MAY_INCLUDE = {
     "proto/iwarp": PROTO,
     "nic_model": TRANSPORTS,
     "pcap": {"base"},
+    "faults": PROTO | {"proto/inet", "proto/ib_bth", "proto/roce"},
     "sim": WORLD,
     "ports": WORLD,
     "verbs": WORLD | {"ports"},
     "cli": WORLD | {"ports", "sim"},
-    "bench": WORLD | {"ports", "sim"},
-    "fuzz": WORLD | {"ports", "sim"},
+    "bench": WORLD | {"ports", "sim", "tests"},
+    "fuzz": WORLD | {"ports", "sim", "tests"},
     "tests": WORLD | {"ports", "sim", "verbs", "cli"},
 }
 
@@ -227,18 +228,19 @@ def sources_listed(tree: Tree) -> Iterator[Finding]:
 
 
 def tests_registered(tree: Tree) -> Iterator[Finding]:
-    """Every Python file under tests/ is collected by pytest, run by ctest, or imported."""
+    """Every Python file under tests/ is collected by pytest, run by CMake, or imported."""
     scripts = {path: text for path, text in tree.items()
                if path.startswith("tests/") and path.endswith(".py")}
     imported = set()
     for text in scripts.values():
         imported.update(re.findall(r"^\s*(?:from|import)\s+([\w.]+)", text, re.MULTILINE))
     imported_stems = {name.split(".")[-1] for name in imported}
+    commands = "\n".join(text for path, text in tree.items() if path.endswith("CMakeLists.txt"))
     for path in scripts:
         folder, name = posixpath.split(path)
         collected = folder.startswith("tests/blackbox") and (
             re.fullmatch(r"test_\w+\.py|conftest\.py", name) is not None)
-        run = name in tree.get(f"{folder}/CMakeLists.txt", "")
+        run = re.search(rf"(?<!\w){re.escape(name)}\b", commands) is not None
         if not (collected or run or name[:-len(".py")] in imported_stems or name == "__init__.py"):
             yield Finding(path, 1, "no test runs or imports this file")
 

@@ -35,7 +35,9 @@ class IncludeArrows(unittest.TestCase):
             ("verbs/a.cpp", "sim/b.h"),
             ("verbs/a.cpp", "cli/b.h"),
             ("cli/a.cpp", "verbs/b.h"),
-            ("bench/a.cpp", "tests/unit/b.h"),
+            ("bench/a.cpp", "verbs/b.h"),
+            ("faults/a.cpp", "nic_model/b.h"),
+            ("nic_model/a.cpp", "faults/b.h"),
         ]:
             with self.subTest(path=path, include=include):
                 self.assertTrue(self.found(path, include))
