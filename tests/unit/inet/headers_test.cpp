@@ -15,6 +15,26 @@ TEST_CASE("the internet checksum is that of RFC 1071") {
   CHECK(internet_checksum(test::from_hex("12")) == 0xEDFF);
 }
 
+// The words are added four bytes at a time: any length and any carry must come out as the
+// definition says.
+TEST_CASE("the internet checksum is the complement of the sum of 16-bit words") {
+  Prng prng(71);
+  for (int round = 0; round < 5000; ++round) {
+    auto bytes = test::random_bytes(prng, prng.below(70));
+    if (prng.chance({1, 4})) {
+      bytes.assign(bytes.size(), std::byte{0xFF});
+    }
+    std::uint32_t sum = 0;
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      sum += std::to_integer<std::uint32_t>(bytes[i]) << (i % 2 == 0 ? 8 : 0);
+    }
+    sum = (sum & 0xFFFF) + (sum >> 16);
+    sum = (sum & 0xFFFF) + (sum >> 16);
+    INFO(test::to_hex(bytes));
+    REQUIRE(internet_checksum(bytes) == 0xFFFF - sum);
+  }
+}
+
 // A header from a capture of hardware.
 TEST_CASE("the IPv4 checksum doesn't depend on what the checksum field holds") {
   auto header = read_struct<Ipv4Header>(test::from_hex("45c2003c718c4000401191610a0011010a001201"));

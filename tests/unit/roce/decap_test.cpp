@@ -15,7 +15,6 @@ namespace {
 
 using test::Bytes;
 using test::from_hex;
-using test::to_hex;
 using Kind = FrameError::Kind;
 
 Bytes cnp() { return from_hex(test::cnp_frame); }
