@@ -28,7 +28,7 @@ namespace verbena::faults {
 struct Decision {
   ActionKind kind = ActionKind::pass;
   /// Position of the rule that decided, from 0; nullopt: no rule took the frame.
-  std::optional<std::size_t> rule;
+  std::optional<std::size_t> rule = std::nullopt;
   /// delay: by how much; duplicate: time between copies.
   Duration delay{0};
   std::uint32_t copies = 0;

@@ -1,0 +1,111 @@
+// A host with a NIC: the very Nic of nic_model/, driven in virtual time, and memory for it to work
+// on. The application is whoever calls the Nic's commands and then drive().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/time.h"
+#include "nic_model/nic.h"
+#include "proto/packet_sink.h"
+#include "sim/channel.h"
+#include "sim/event_queue.h"
+#include "sim/world.h"
+
+namespace verbena::sim {
+
+class Node;
+
+/// Hears what a node's NIC reports. It may give commands, also to other nodes; the nodes' NICs are
+/// driven on after it returns.
+class Application {
+ public:
+  virtual ~Application() = default;
+  virtual void on_completion(Node& node, const Completion& completion) = 0;
+  virtual void on_async_event(Node& node, const nic::AsyncEvent& event) = 0;
+};
+
+struct NodeConfig {
+  std::string name;
+  /// The node's address: one GID for RoCE v2.
+  Gid gid;
+  std::size_t arena_bytes = 1U << 20;
+  std::uint32_t cqe = 1U << 16;
+  /// QPNs that its queue pairs get, in order.
+  Qpn first_qpn{0x11};
+  std::uint32_t qpn_count = 4096;
+  nic::Mtu mtu_max = nic::Mtu::mtu_4096;
+};
+
+/// Keys and packets name the arena's first byte by this address, on every machine.
+inline constexpr Va arena_va{0x10'0000};
+
+class Node final : public Station, public EventHandler, private FrameSink {
+ public:
+  Node(World& world, StationId id, const NodeConfig& config, std::uint64_t seed);
+
+  [[nodiscard]] bool is_host() const override { return true; }
+  [[nodiscard]] nic::Nic& nic() { return nic_; }
+  [[nodiscard]] const nic::Nic& nic() const { return nic_; }
+  [[nodiscard]] nic::Pd& pd() { return *pd_; }
+  /// Where all of the node's queue pairs complete. The node polls it.
+  [[nodiscard]] nic::Cq& cq() { return *cq_; }
+  [[nodiscard]] const Gid& gid() const { return gid_; }
+  [[nodiscard]] MutableBytes arena() { return {arena_.get(), arena_bytes_}; }
+  [[nodiscard]] Time now() const { return world_.now; }
+
+  void set_application(Application* application) { application_ = application; }
+  /// The link; a node has one.
+  void attach(Channel& channel) { channel_ = &channel; }
+  [[nodiscard]] Channel& channel() { return *channel_; }
+
+  /// Must follow commands to the NIC: sends, hands out completions and events, sets the timer.
+  void drive();
+  /// The node's processor stands still: nothing is received, sent or timed until resume(). Frames
+  /// that arrive wait.
+  void pause() { paused_ = true; }
+  void resume();
+
+  void receive(FrameRef frame) override;
+  void on_room() override { drive(); }
+  void on_event(Time now, std::uint64_t token) override;
+
+ private:
+  // FrameSink: the NIC's way out.
+  MutableBytes reserve(const FrameRoute& route, std::size_t bytes) override;
+  void commit(const PacketNote& note) override;
+
+  void take_frame(FrameRef frame);
+  bool hand_out_completions();
+  bool hand_out_events();
+  void set_timer();
+
+  Gid gid_;
+  std::size_t arena_bytes_;
+  std::unique_ptr<std::byte[]> arena_;
+  nic::Nic nic_;
+  nic::Pd* pd_;
+  nic::Cq* cq_;
+  Application* application_ = nullptr;
+  Channel* channel_ = nullptr;
+  bool driving_ = false;
+  bool drive_again_ = false;
+  bool paused_ = false;
+  bool timer_was_due_ = false;
+  std::deque<FrameRef> while_paused_;
+  Time timer_at_ = time_never;
+  /// The reservation that has not been committed.
+  FrameRef reserved_{};
+  bool has_reserved_ = false;
+};
+
+/// "wr 7: rdma_write success, 2500 bytes".
+[[nodiscard]] std::string describe(const Completion& completion);
+[[nodiscard]] std::string_view name_of(WcOpcode opcode) noexcept;
+
+}  // namespace verbena::sim

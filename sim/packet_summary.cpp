@@ -1,0 +1,139 @@
+#include "sim/packet_summary.h"
+
+#include <fmt/format.h>
+
+#include "proto/ib_bth/packet.h"
+#include "proto/roce/decap.h"
+
+namespace verbena::sim {
+
+PacketSummary summarize(ByteView frame) {
+  PacketSummary summary;
+  summary.frame_bytes = static_cast<std::uint32_t>(frame.size());
+  const auto parsed = roce::parse_frame(frame);
+  if (!parsed) {
+    return summary;
+  }
+  summary.source = parsed->source;
+  summary.destination = parsed->destination;
+  summary.icrc_is_good = parsed->icrc_is_good();
+  const auto packet = ib::PacketView::parse(parsed->transport);
+  if (!packet) {
+    return summary;
+  }
+  summary.is_transport = true;
+  summary.fields = ib::parse_fields(*packet);
+  summary.payload_bytes = static_cast<std::uint32_t>(packet->payload().size());
+  return summary;
+}
+
+std::string short_name(const PacketSummary& packet) {
+  if (!packet.is_transport) {
+    return "OTHER";
+  }
+  if (packet.info().operation == ib::Operation::acknowledge) {
+    switch (packet.fields.aeth.syndrome().kind()) {
+      case ib::AethKind::ack:
+        return "ACK";
+      case ib::AethKind::rnr_nak:
+        return "RNR_NAK";
+      case ib::AethKind::nak:
+        return "NAK";
+      case ib::AethKind::reserved:
+        break;
+    }
+  }
+  std::string name(ib::opcode_identifier(packet.fields.opcode));
+  if (name.starts_with("rc_")) {
+    name.erase(0, 3);
+  }
+  for (char& c : name) {
+    c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  }
+  return name;
+}
+
+namespace {
+
+std::string describe_aeth(const ib::Aeth& aeth) {
+  const ib::Syndrome syndrome = aeth.syndrome();
+  std::string text = fmt::format(" msn={}", aeth.msn().value());
+  if (syndrome.kind() == ib::AethKind::nak) {
+    text += fmt::format(" ({})", ib::nak_code_name(syndrome.nak_code()));
+  }
+  if (syndrome.kind() == ib::AethKind::rnr_nak) {
+    const auto us = ib::rnr_timer(syndrome.code()).count() / 1'000;
+    text += fmt::format(" (wait {} us)", us);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string describe(const PacketSummary& packet) {
+  if (!packet.is_transport) {
+    return fmt::format("a frame of {} bytes that is no RoCE packet", packet.frame_bytes);
+  }
+  const ib::OpcodeInfo& info = packet.info();
+  const ib::PacketFields& fields = packet.fields;
+  std::string text = fmt::format("{} psn={}", short_name(packet), fields.psn.value());
+  if (packet.payload_bytes > 0) {
+    text += fmt::format(" payload={}", packet.payload_bytes);
+  }
+  if (info.has(ib::ExtHeader::reth)) {
+    text +=
+        fmt::format(" va={:#x} length={}", to_value(fields.reth.va()), fields.reth.length_bytes());
+  }
+  if (info.has(ib::ExtHeader::aeth)) {
+    text += describe_aeth(fields.aeth);
+  }
+  if (info.has(ib::ExtHeader::atomic_eth)) {
+    text += fmt::format(" va={:#x}", to_value(fields.atomic_eth.va()));
+  }
+  if (info.has(ib::ExtHeader::atomic_ack_eth)) {
+    text += fmt::format(" original={}", fields.atomic_ack_eth.original());
+  }
+  if (info.has_immediate()) {
+    text += fmt::format(" imm={:#x}", fields.imm.value());
+  }
+  if (fields.ack_request && info.is_request()) {
+    text += " ackreq";
+  }
+  if (!packet.icrc_is_good) {
+    text += " (ICRC wrong)";
+  }
+  return text;
+}
+
+std::string describe(const PacketNote& note) {
+  const auto cause = [&] {
+    switch (note.cause) {
+      case PacketNote::Cause::none:
+        return "";
+      case PacketNote::Cause::timeout:
+        return " after a timeout";
+      case PacketNote::Cause::nak_sequence:
+        return " after a NAK";
+      case PacketNote::Cause::implied_nak:
+        return " after an implied NAK";
+      case PacketNote::Cause::rnr:
+        return " after an RNR NAK";
+    }
+    return "";
+  };
+  switch (note.kind) {
+    case PacketNote::Kind::plain:
+      return {};
+    case PacketNote::Kind::retransmission:
+      return fmt::format("retransmission {}{}", note.attempt, cause());
+    case PacketNote::Kind::replay:
+      return "answer to a duplicate";
+    case PacketNote::Kind::rnr_nak:
+      return "receiver not ready";
+    case PacketNote::Kind::nak:
+      return "refused";
+  }
+  return {};
+}
+
+}  // namespace verbena::sim

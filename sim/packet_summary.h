@@ -1,0 +1,41 @@
+// What a frame says, kept after the frame itself is gone: for traces, expectations and timelines.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "proto/gid.h"
+#include "proto/ib_bth/emit.h"
+#include "proto/packet_sink.h"
+
+namespace verbena::sim {
+
+struct PacketSummary {
+  /// False: no RoCE packet, or one that can't be read; nothing below means anything then.
+  bool is_transport = false;
+  bool icrc_is_good = true;
+  Gid source;
+  Gid destination;
+  ib::PacketFields fields;
+  std::uint32_t payload_bytes = 0;
+  std::uint32_t frame_bytes = 0;
+
+  [[nodiscard]] const ib::OpcodeInfo& info() const { return ib::opcode_info(fields.opcode); }
+};
+
+[[nodiscard]] PacketSummary summarize(ByteView frame);
+
+/// As the table of opcodes names it, without the service of reliable connections: "WRITE_MIDDLE",
+/// "UD_SEND_ONLY". Acknowledges are told apart: "ACK", "NAK", "RNR_NAK".
+[[nodiscard]] std::string short_name(const PacketSummary& packet);
+
+/// One line about a packet: "WRITE_FIRST psn=0 qp=0x11 payload=1024 va=0x1000 length=2500".
+[[nodiscard]] std::string describe(const PacketSummary& packet);
+
+/// Why a packet is sent, in words: "retransmission 2 after a timeout". Empty for a plain one.
+[[nodiscard]] std::string describe(const PacketNote& note);
+
+}  // namespace verbena::sim

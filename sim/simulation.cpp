@@ -1,0 +1,71 @@
+#include "sim/simulation.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "proto/roce/gid.h"
+
+namespace verbena::sim {
+
+Node& Simulation::add_node(const NodeConfig& config) {
+  const StationId id = next_id();
+  auto node = std::make_unique<Node>(world_, id, config, seed_ + static_cast<std::uint64_t>(id));
+  Node& added = *node;
+  stations_.push_back(std::move(node));
+  return added;
+}
+
+RawPeer& Simulation::add_raw_peer(std::string name, const Gid& gid) {
+  auto peer = std::make_unique<RawPeer>(world_, next_id(), std::move(name), gid);
+  RawPeer& added = *peer;
+  stations_.push_back(std::move(peer));
+  return added;
+}
+
+Switch& Simulation::add_switch(std::string name, Duration latency) {
+  auto hub = std::make_unique<Switch>(world_, next_id(), std::move(name), latency);
+  Switch& added = *hub;
+  stations_.push_back(std::move(hub));
+  return added;
+}
+
+Channel& Simulation::add_channel(const LinkConfig& config, Station& from, Station& to) {
+  channels_.push_back(std::make_unique<Channel>(world_, config, from, to));
+  return *channels_.back();
+}
+
+void Simulation::set_capture(Capture& capture) {
+  for (const auto& station : stations_) {
+    Gid gid;
+    if (const auto* node = dynamic_cast<const Node*>(station.get())) {
+      gid = node->gid();
+    } else if (const auto* peer = dynamic_cast<const RawPeer*>(station.get())) {
+      gid = peer->gid();
+    } else {
+      continue;
+    }
+    capture.add_station(station->id(), station->name(), roce::to_text(gid));
+  }
+  world_.capture = &capture;
+}
+
+bool Simulation::step() {
+  if (world_.queue.empty()) {
+    return false;
+  }
+  const Event event = world_.queue.pop();
+  VERBENA_CHECK(event.time >= world_.now);
+  world_.now = event.time;
+  ++events_done_;
+  event.handler->on_event(event.time, event.token);
+  return true;
+}
+
+void Simulation::run_until(Time end) {
+  while (world_.queue.next_time() <= end) {
+    step();
+  }
+  world_.now = end;
+}
+
+}  // namespace verbena::sim
