@@ -107,6 +107,7 @@ class BannedWords(unittest.TestCase):
     def test_the_word_is_fine_where_it_belongs(self):
         self.assertEqual(in_file(rules.banned_words, "ports/engine.cpp", "std::mutex m;"), [])
         self.assertEqual(in_file(rules.banned_words, "cli/main.cpp", "std::puts(text);"), [])
+        self.assertEqual(in_file(rules.banned_words, "tests/unit/ports/a.cpp", "sleep(1);"), [])
 
     def test_a_comment_over_lines_keeps_line_numbers(self):
         self.assertEqual(in_file(rules.banned_words, "base/a.cpp", "/* a\n b\n*/\nthrow 1;"), [4])
