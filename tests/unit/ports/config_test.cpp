@@ -1,0 +1,261 @@
+// Device configuration: defaults, every key, every override, and words for every mistake.
+#include <fstream>
+#include <map>
+
+#include "ports/device_config.h"
+#include "ports/interfaces.h"
+#include "proto/roce/gid.h"
+#include "support.h"
+
+namespace verbena::ports {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+Environment environment_of(Variables variables) {
+  return [variables = std::move(variables)](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+}
+
+DeviceConfig only_device(const Variables& variables) {
+  auto devices = load_devices(environment_of(variables));
+  INFO((devices ? "" : devices.error()));
+  REQUIRE(devices);
+  REQUIRE(devices->size() == 1);
+  return devices->front();
+}
+
+std::string error_of(const Variables& variables) {
+  const auto devices = load_devices(environment_of(variables));
+  REQUIRE_FALSE(devices);
+  return devices.error();
+}
+
+std::string parse_error(std::string_view toml) {
+  const auto devices = parse_devices(toml, "verbena.toml");
+  REQUIRE_FALSE(devices);
+  return devices.error();
+}
+
+TEST_CASE("without any configuration there is verbena0 on the loopback address") {
+  const DeviceConfig device = only_device({});
+  CHECK(device.name == "verbena0");
+  REQUIRE(device.addresses.size() == 1);
+  CHECK(device.addresses[0].to_text() == "127.0.0.1");
+  CHECK(device.mtu == nic::Mtu::mtu_4096);
+  CHECK(device.capture.empty());
+  CHECK(
+      device.fabric_path.starts_with("/dev/shm/verbena-" + std::to_string(geteuid()) + "/default"));
+
+  SECTION("and its GUID is the same each time, locally administered, another for another name") {
+    CHECK(device.guid == only_device({}).guid);
+    CHECK(device.guid >> 56 == 0x02);
+    CHECK(device.guid != only_device({{"VERBENA_DEVICE", "verbena1"}}).guid);
+  }
+  SECTION("and empty variables count as not set") {
+    CHECK(only_device({{"VERBENA_MTU", ""}, {"VERBENA_ADDRESS", ""}}).mtu == nic::Mtu::mtu_4096);
+  }
+}
+
+TEST_CASE("the GID table follows the order of the addresses") {
+  const DeviceConfig device = only_device({{"VERBENA_ADDRESS", "127.0.0.3,127.0.0.1,127.0.0.2"}});
+  const nic::NicConfig nic = nic_config(device);
+  REQUIRE(nic.gids.size() == 3);
+  CHECK(roce::to_text(nic.gids[0].gid) == "::ffff:127.0.0.3");
+  CHECK(roce::to_text(nic.gids[1].gid) == "::ffff:127.0.0.1");
+  CHECK(roce::to_text(nic.gids[2].gid) == "::ffff:127.0.0.2");
+  CHECK(nic.gids[0].type == nic::GidEntry::Type::roce_v2);
+  CHECK(nic.node_guid == device.guid);
+}
+
+TEST_CASE("each variable sets what its name says") {
+  const DeviceConfig device = only_device({{"VERBENA_DEVICE", "mlx5_0"},
+                                           {"VERBENA_INTERFACE", "lo"},
+                                           {"VERBENA_MTU", "1024"},
+                                           {"VERBENA_GUID", "0200:00ff:fe12:3456"},
+                                           {"VERBENA_ACK_TIMEOUT_MIN_MS", "5"},
+                                           {"VERBENA_FABRIC", "/tmp/x/y.fabric"},
+                                           {"VERBENA_RING_KIB", "64"},
+                                           {"VERBENA_CAPTURE", "trace.pcapng"}});
+  CHECK(device.name == "mlx5_0");
+  CHECK(device.addresses[0].to_text() == "127.0.0.1");
+  CHECK(device.mtu == nic::Mtu::mtu_1024);
+  CHECK(device.guid == 0x0200'00FF'FE12'3456);
+  CHECK(device.ack_timeout_min == std::chrono::milliseconds(5));
+  CHECK(device.fabric_path == "/tmp/x/y.fabric");
+  CHECK(device.ring_bytes == 65536);
+  CHECK(device.capture == "trace.pcapng");
+}
+
+TEST_CASE("every variable in the table has a name, a help text and its own option") {
+  std::map<std::string, int> seen;
+  for (const EnvironmentVariable& variable : environment_variables()) {
+    CHECK(std::string(variable.name).starts_with("VERBENA_"));
+    CHECK(std::string(variable.help).size() > 10);
+    CHECK(++seen[variable.name] == 1);
+    if (variable.option != nullptr) {
+      CHECK(++seen[variable.option] == 1);
+    }
+  }
+}
+
+TEST_CASE("a wrong variable is an error that names it and says what is right") {
+  const auto [name, value, words] = GENERATE(table<std::string, std::string, std::string>({
+      {"VERBENA_MTU", "1500", "256, 512, 1024, 2048 or 4096"},
+      {"VERBENA_MTU", "1k", "\"1k\" is no number"},
+      {"VERBENA_MTU", "99999999999999999999", "is no number"},
+      {"VERBENA_ADDRESS", "127.0.0.1,", "\"\" is no IPv4 address"},
+      {"VERBENA_ADDRESS", "::1", "\"::1\" is no IPv4 address"},
+      {"VERBENA_ADDRESS", "127.0.0.1,127.0.0.1", "given twice"},
+      {"VERBENA_ADDRESS", "192.0.2.1",
+       "192.0.2.1 is not an address of this host; it has 127.0.0.1"},
+      {"VERBENA_INTERFACE", "nope0", "no interface \"nope0\""},
+      {"VERBENA_GUID", "0", "16 hexadecimal digits"},
+      {"VERBENA_GUID", "0000000000000000", "16 hexadecimal digits"},
+      {"VERBENA_GUID", "02zz000000000000", "16 hexadecimal digits"},
+      {"VERBENA_DEVICE", "a/b", "no device name"},
+      {"VERBENA_DEVICE", std::string(64, 'a'), "no device name"},
+      {"VERBENA_FABRIC", "../x", "absolute path"},
+      {"VERBENA_FABRIC", "/x", "absolute path"},
+      {"VERBENA_FABRIC", "/tmp/x/", "absolute path"},
+      {"VERBENA_RING_KIB", "100", "a power of two"},
+      {"VERBENA_RING_KIB", "-64", "a power of two"},
+      {"VERBENA_ACK_TIMEOUT_MIN_MS", "-1", "0 to 10000"},
+      {"VERBENA_CONFIG", "/nonexistent/verbena.toml", "No such file"},
+  }));
+  const std::string error = error_of({{name, value}});
+  INFO(error);
+  CHECK(error.find(name) != std::string::npos);
+  CHECK(error.find(words) != std::string::npos);
+}
+
+TEST_CASE("address and interface at once contradict each other") {
+  CHECK(error_of({{"VERBENA_ADDRESS", "127.0.0.1"}, {"VERBENA_INTERFACE", "lo"}})
+            .find("contradict") != std::string::npos);
+}
+
+constexpr std::string_view two_devices = R"(
+[[device]]
+name = "verbena0"
+addresses = ["127.0.0.1", "127.0.0.2"]
+mtu = 2048
+guid = "0x0200000000000001"
+profile = "verbena"
+ack_timeout_min_ms = 0
+fabric = "lab"
+ring_kib = 128
+
+[device.limits]
+qp_max = 100
+qp_rd_atom_max = 4
+
+[[device]]
+name = "verbena1"
+interface = "lo"
+)";
+
+TEST_CASE("a file describes several devices") {
+  const auto devices = parse_devices(two_devices, "verbena.toml");
+  REQUIRE(devices);
+  REQUIRE(devices->size() == 2);
+  const DeviceConfig& first = devices->front();
+  CHECK(first.addresses.size() == 2);
+  CHECK(first.mtu == nic::Mtu::mtu_2048);
+  CHECK(first.guid == 0x0200'0000'0000'0001);
+  CHECK(first.ack_timeout_min == Duration{0});
+  CHECK(first.fabric_path.find("/lab") != std::string::npos);
+  CHECK(first.ring_bytes == 128 * 1024);
+  CHECK(first.profile.qp_max == 100);
+  CHECK(first.profile.qp_rd_atom_max == 4);
+  CHECK(first.profile.cq_max == nic::default_profile().cq_max);
+  CHECK(devices->back().name == "verbena1");
+  CHECK(devices->back().mtu == nic::Mtu::mtu_4096);
+}
+
+TEST_CASE("variables override the file, and one chooses a device of it") {
+  const test::TemporaryDirectory directory;
+  const std::string file = directory / "verbena.toml";
+  std::ofstream(file) << two_devices;
+
+  const auto both =
+      load_devices(environment_of({{"VERBENA_CONFIG", file}, {"VERBENA_MTU", "512"}}));
+  REQUIRE(both);
+  CHECK(both->at(0).mtu == nic::Mtu::mtu_512);
+  CHECK(both->at(1).mtu == nic::Mtu::mtu_512);
+
+  const DeviceConfig one = only_device(
+      {{"VERBENA_CONFIG", file}, {"VERBENA_DEVICE", "verbena1"}, {"VERBENA_ADDRESS", "127.0.0.9"}});
+  CHECK(one.name == "verbena1");
+  CHECK(one.addresses[0].to_text() == "127.0.0.9");
+
+  CHECK(error_of({{"VERBENA_CONFIG", file}, {"VERBENA_ADDRESS", "127.0.0.9"}})
+            .find("choose one with VERBENA_DEVICE") != std::string::npos);
+  CHECK(error_of({{"VERBENA_CONFIG", file}, {"VERBENA_DEVICE", "verbena7"}})
+            .find("it has verbena0, verbena1") != std::string::npos);
+}
+
+TEST_CASE("a mistake in a file is told with line and column") {
+  const auto [toml, words] = GENERATE(table<std::string, std::string>({
+      {"", "verbena.toml:1:1: a configuration has 1 to 64 [[device]] tables"},
+      {"devices = 1", "verbena.toml:1:1: unknown key \"devices\""},
+      {"device = 1", "verbena.toml:1:10: a configuration has"},
+      {"device = [1]", "verbena.toml:1:11: a device must be a [[device]] table"},
+      {"[[device]]\nmtu = 1500", "verbena.toml:2:7: mtu: an MTU is"},
+      {"[[device]]\nmtu = \"1024\"", "verbena.toml:2:7: mtu: this must be a whole number"},
+      {"[[device]]\nmtu = 1024.0", "verbena.toml:2:7: mtu: this must be a whole number"},
+      {"[[device]]\n  colour = 1", "verbena.toml:2:3: unknown key \"colour\"; a device has name,"},
+      {"[[device]]\naddresses = \"127.0.0.1\"",
+       "verbena.toml:2:13: addresses: this must be an array"},
+      {"[[device]]\naddresses = []", "verbena.toml:2:13: addresses: a device has 1 to 256"},
+      {"[[device]]\naddresses = [1]", "verbena.toml:2:13: addresses: this must be an array"},
+      {"[[device]]\naddresses = [\"127.0.0.1\"]\ninterface = \"lo\"",
+       "verbena.toml:3:13: \"addresses\" and \"interface\" contradict"},
+      {"[[device]]\nprofile = \"mlx5\"",
+       "verbena.toml:2:11: profile: there is no profile \"mlx5\""},
+      {"[[device]]\nlimits = 3", "verbena.toml:2:10: limits: this must be a table"},
+      {"[[device]]\n[device.limits]\nqp_max = 0",
+       "verbena.toml:3:10: limits.qp_max: the value is 1"},
+      {"[[device]]\n[device.limits]\nqps = 5", "verbena.toml:3:7: limits.qps: there is no limit"},
+      {"[[device]]\n[device.limits]\nqp_rd_atom_max = 129",
+       "verbena.toml:3:18: limits.qp_rd_atom_max: the value is 1 to 128"},
+      {"[[device]]\n[[device]]", "verbena.toml:2:1: there is a device \"verbena0\" already"},
+      {"[[device]\n", "verbena.toml:1:10: "},
+      {"[[device]]\nname = \"a", "verbena.toml:2:"},
+  }));
+  const std::string error = parse_error(toml);
+  INFO(error);
+  CHECK(error.starts_with(words));
+}
+
+TEST_CASE("no text makes the parser do more than refuse") {
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+    Prng prng(seed);
+    std::string text(two_devices);
+    for (int change = 0; change < 4; ++change) {
+      text[prng.below(text.size())] = static_cast<char>(prng.next());
+    }
+    text.resize(prng.below(text.size() + 1));
+    const auto devices = parse_devices(text, "x");
+    CHECK((devices || !devices.error().empty()));
+  }
+}
+
+TEST_CASE("a configuration file has a limit") {
+  const test::TemporaryDirectory directory;
+  const std::string file = directory / "big.toml";
+  std::ofstream(file) << std::string(config_file_bytes_max + 1, '#');
+  CHECK(error_of({{"VERBENA_CONFIG", file}}).find("more than 1024 KiB") != std::string::npos);
+  CHECK(error_of({{"VERBENA_CONFIG", directory.path()}}).find("can't read") != std::string::npos);
+}
+
+TEST_CASE("loopback addresses are local without being configured, others are not") {
+  const std::vector<InterfaceAddress> host = {{"eth0", {{10, 0, 0, 1}}}};
+  CHECK(is_local({{127, 9, 8, 7}}, host));
+  CHECK(is_local({{10, 0, 0, 1}}, host));
+  CHECK_FALSE(is_local({{10, 0, 0, 2}}, host));
+}
+
+}  // namespace
+}  // namespace verbena::ports
