@@ -1,19 +1,15 @@
 #include "verbs/comp_channel.h"
 
+#include <atomic>
+
 #include "verbs/context.h"
 #include "verbs/cq.h"
 
 namespace verbena::verbs {
 
-void CompChannel::add_user() {
-  const std::lock_guard guard(mutex);
-  ++refcnt;
-}
+void CompChannel::add_user() { std::atomic_ref(refcnt).fetch_add(1); }
 
-void CompChannel::remove_user() {
-  const std::lock_guard guard(mutex);
-  --refcnt;
-}
+void CompChannel::remove_user() { std::atomic_ref(refcnt).fetch_sub(1); }
 
 void CompChannel::push(CompletionQueue& cq) noexcept {
   {
@@ -77,7 +73,7 @@ VERBENA_EXPORT ibv_comp_channel* ibv_create_comp_channel(ibv_context* base) {
 
 VERBENA_EXPORT int ibv_destroy_comp_channel(ibv_comp_channel* base) {
   CompChannel& channel = CompChannel::of(base);
-  if (channel.refcnt > 0) {
+  if (std::atomic_ref(channel.refcnt).load() > 0) {
     return EBUSY;
   }
   delete &channel;
@@ -89,7 +85,7 @@ VERBENA_EXPORT int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void
   if (!taken) {
     return minus_one(taken.error());
   }
-  *cq = *taken;
+  *cq = (*taken)->plain();
   *cq_context = (*taken)->cq_context;
   return 0;
 }

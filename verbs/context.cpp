@@ -57,6 +57,8 @@ Context::Context(Device& opened_device, std::shared_ptr<SharedEngine> engine, in
     : verbs_context{}, opened(opened_device), shared_engine(std::move(engine)) {
   verbs_context::query_port = verbs::query_port;
   verbs_context::query_device_ex = verbs::query_device_ex;
+  verbs_context::query_rt_values = verbs::query_rt_values;
+  verbs_context::create_cq_ex = verbs::create_cq_ex;
   verbs_context::create_qp_ex = verbs::create_qp_ex;
   sz = sizeof(verbs_context);
   context.device = &opened.device;

@@ -64,6 +64,8 @@ int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attr,
 int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input,
                     ibv_device_attr_ex* attr, std::size_t attr_bytes) noexcept;
 int poll_cq(ibv_cq* cq, int entries_max, ibv_wc* wc) noexcept;
+ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) noexcept;
+int query_rt_values(ibv_context* context, ibv_values_ex* values) noexcept;
 int req_notify_cq(ibv_cq* cq, int solicited_only) noexcept;
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) noexcept;
 int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept;

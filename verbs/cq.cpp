@@ -13,7 +13,7 @@
 namespace verbena::verbs {
 
 CompletionQueue::CompletionQueue(Context& context_, ibv_comp_channel* channel_, void* cq_context_)
-    : ibv_cq{}, engine(context_.engine()) {
+    : ibv_cq_ex{}, engine(context_.engine()) {
   context = &context_.context;
   channel = channel_;
   cq_context = cq_context_;
@@ -74,17 +74,10 @@ void translate(const Completion& from, ibv_wc& to) {
   to.opcode = static_cast<ibv_wc_opcode>(from.opcode);
   to.vendor_err = 0;
   to.byte_len = from.byte_len;
-  // Immediate data stays in wire order, an invalidated key is a number.
-  if (from.with_inv) {
-    to.invalidated_rkey = from.imm_or_rkey;
-  } else {
-    to.imm_data = htonl(from.imm_or_rkey);
-  }
+  to.imm_data = imm_or_rkey(from);  // One union for both.
   to.qp_num = to_value(from.qpn);
   to.src_qp = to_value(from.src_qpn);
-  to.wc_flags = (from.with_grh ? unsigned{IBV_WC_GRH} : 0U) |
-                (from.with_imm ? unsigned{IBV_WC_WITH_IMM} : 0U) |
-                (from.with_inv ? unsigned{IBV_WC_WITH_INV} : 0U);
+  to.wc_flags = wc_flags(from);
   to.pkey_index = from.pkey_index;
   to.slid = 0;
   to.sl = from.sl;
@@ -92,43 +85,62 @@ void translate(const Completion& from, ibv_wc& to) {
 }
 
 /// Completions on their way from the ring to the program's array, a few at a time.
-constexpr std::uint32_t batch_completions = 16;
+constexpr std::size_t batch_completions = 16;
 
-std::uint32_t take(CompletionQueue& cq, std::span<ibv_wc> out) {
+}  // namespace
+
+unsigned wc_flags(const Completion& completion) {
+  return (completion.with_grh ? unsigned{IBV_WC_GRH} : 0U) |
+         (completion.with_imm ? unsigned{IBV_WC_WITH_IMM} : 0U) |
+         (completion.with_inv ? unsigned{IBV_WC_WITH_INV} : 0U);
+}
+
+std::uint32_t imm_or_rkey(const Completion& completion) {
+  return completion.with_inv ? completion.imm_or_rkey : htonl(completion.imm_or_rkey);
+}
+
+int poll_cq(ibv_cq* base, int entries_max, ibv_wc* wc) noexcept {
+  auto& cq = CompletionQueue::of(base);
+  if (cq.nic_cq->empty()) {
+    // Run the NIC instead of waiting for the thread that does.
+    if (cq.engine.is_dead()) {
+      return minus_one(EIO);
+    }
+    cq.engine.try_progress();
+  }
   std::array<Completion, batch_completions> batch;
-  std::uint32_t taken = 0;
+  int taken = 0;
   const std::lock_guard guard(cq.poll_lock);
-  while (taken < out.size()) {
-    const std::size_t room = std::min<std::size_t>(out.size() - taken, batch.size());
+  while (taken < entries_max && !cq.nic_cq->empty()) {
+    const auto room = std::min(batch.size(), static_cast<std::size_t>(entries_max - taken));
     const std::uint32_t got = cq.nic_cq->poll(std::span(batch).first(room));
     for (std::uint32_t i = 0; i < got; ++i) {
-      translate(batch[i], out[taken + i]);
-    }
-    taken += got;
-    if (got < room) {
-      break;
+      translate(batch[i], wc[taken++]);
     }
   }
   return taken;
 }
 
-}  // namespace
-
-int poll_cq(ibv_cq* base, int entries_max, ibv_wc* wc) noexcept {
-  auto& cq = CompletionQueue::of(base);
-  if (entries_max <= 0) {
-    return 0;
+Created<CompletionQueue> create_cq(Context& context, const CqInitAttr& attr) {
+  if (context.is_dead()) {
+    return failed(EIO);
   }
-  const std::span out(wc, static_cast<std::size_t>(entries_max));
-  if (!cq.nic_cq->empty()) {
-    return static_cast<int>(take(cq, out));
+  if (attr.comp_vector >= static_cast<std::uint32_t>(context.context.num_comp_vectors)) {
+    return failed(EINVAL);
   }
-  // Nothing there: run the NIC instead of waiting for the thread that does.
-  if (cq.engine.is_dead()) {
-    return minus_one(EIO);
+  auto cq = std::make_unique<CompletionQueue>(context, attr.channel, attr.cq_context);
+  const auto created = context.engine().with_nic(
+      [&](nic::Nic& nic, Time) { return nic.create_cq(attr.cqe, cq->cookie()); });
+  if (!created) {
+    return failed(errno_of(created));
   }
-  cq.engine.try_progress();
-  return cq.nic_cq->empty() ? 0 : static_cast<int>(take(cq, out));
+  cq->nic_cq = *created;
+  cq->cqe = static_cast<int>((*created)->capacity());
+  if (attr.channel != nullptr) {
+    CompChannel::of(attr.channel).add_user();
+  }
+  context.track(context.cqs, *cq);
+  return cq.release();
 }
 
 int req_notify_cq(ibv_cq* base, int solicited_only) noexcept {
@@ -146,44 +158,41 @@ int req_notify_cq(ibv_cq* base, int solicited_only) noexcept {
 using namespace verbena;
 using namespace verbena::verbs;
 
-VERBENA_EXPORT ibv_cq* ibv_create_cq(ibv_context* base, int cqe, void* cq_context,
+VERBENA_EXPORT ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context,
                                      ibv_comp_channel* channel, int comp_vector) {
   return create_or_null([&]() -> Created<ibv_cq> {
-    Context& context = Context::of(base);
-    if (context.is_dead()) {
-      return failed(EIO);
-    }
-    if (cqe < 1 || comp_vector < 0 || comp_vector >= base->num_comp_vectors) {
+    if (cqe < 1 || comp_vector < 0) {
       return failed(EINVAL);
     }
-    auto cq = std::make_unique<CompletionQueue>(context, channel, cq_context);
-    const auto created = context.engine().with_nic([&](nic::Nic& nic, Time) {
-      return nic.create_cq(static_cast<std::uint32_t>(cqe), cq->cookie());
-    });
-    if (!created) {
-      return failed(errno_of(created));
+    const auto cq =
+        create_cq(Context::of(context), {.cqe = static_cast<std::uint32_t>(cqe),
+                                         .cq_context = cq_context,
+                                         .channel = channel,
+                                         .comp_vector = static_cast<std::uint32_t>(comp_vector)});
+    if (!cq) {
+      return failed(cq.error());
     }
-    cq->nic_cq = *created;
-    cq->cqe = static_cast<int>((*created)->capacity());
-    if (channel != nullptr) {
-      CompChannel::of(channel).add_user();
-    }
-    context.track(context.cqs, *cq);
-    return cq.release();
+    return (*cq)->plain();
   });
 }
 
 VERBENA_EXPORT int ibv_destroy_cq(ibv_cq* base) {
   auto& cq = CompletionQueue::of(base);
-  if (cq.nic_cq != nullptr && !cq.engine.is_dead()) {
+  const bool closed = cq.nic_cq == nullptr;
+  const bool dead = !closed && cq.engine.is_dead();
+  if (!closed && !dead) {
     if (const auto released = cq.release(); !released) {
       return errno_of(released);
     }
     cq.owner().untrack(cq.owner().cqs, cq);
     cq.wait_for_acknowledgements();
-    if (cq.channel != nullptr) {
-      CompChannel::of(cq.channel).remove_user();
+  }
+  if (cq.channel != nullptr) {
+    auto& channel = CompChannel::of(cq.channel);
+    if (closed) {
+      channel.forget(cq);
     }
+    channel.remove_user();
   }
   delete &cq;
   return 0;

@@ -6,17 +6,25 @@
 #include "nic_model/nic.h"
 #include "verbs/comp_channel.h"
 #include "verbs/context.h"
+#include "verbs/errors.h"
 #include "verbs/spin_lock.h"
 
 namespace verbena::verbs {
 
-struct CompletionQueue : ibv_cq, ObjectLink, ChannelEntry {
+/// An ibv_cq_ex begins with the members of an ibv_cq, and programs cast one to the other; so ours
+/// is always the extended struct, whichever way it was created.
+struct CompletionQueue : ibv_cq_ex, ObjectLink, ChannelEntry {
   CompletionQueue(Context& context, ibv_comp_channel* channel, void* cq_context);
   ~CompletionQueue();
 
   [[nodiscard]] static CompletionQueue& of(ibv_cq* cq) {
+    return of(reinterpret_cast<ibv_cq_ex*>(cq));
+  }
+  [[nodiscard]] static CompletionQueue& of(ibv_cq_ex* cq) {
     return static_cast<CompletionQueue&>(*cq);
   }
+  /// What programs hold that don't use the extended interface.
+  [[nodiscard]] ibv_cq* plain() { return ibv_cq_ex_to_cq(this); }
   /// The Nic's CQ carries our address.
   [[nodiscard]] std::uintptr_t cookie() const { return reinterpret_cast<std::uintptr_t>(this); }
   [[nodiscard]] static CompletionQueue& of_cookie(std::uintptr_t cookie) {
@@ -37,8 +45,23 @@ struct CompletionQueue : ibv_cq, ObjectLink, ChannelEntry {
   nic::Cq* nic_cq = nullptr;
   /// One thread at a time takes completions out.
   SpinLock poll_lock;
+  /// What the read functions of the extended interface tell of (cq_ex.cpp).
+  Completion current;
   /// Events that a program has fetched, under the lock of the context's queue.
   std::uint32_t async_events_delivered = 0;
 };
+
+/// The flags of a completion, as both interfaces tell them (ibv_wc_flags).
+[[nodiscard]] unsigned wc_flags(const Completion& completion);
+/// Immediate data in wire order, or the key that was invalidated.
+[[nodiscard]] std::uint32_t imm_or_rkey(const Completion& completion);
+
+struct CqInitAttr {
+  std::uint32_t cqe = 0;
+  void* cq_context = nullptr;
+  ibv_comp_channel* channel = nullptr;
+  std::uint32_t comp_vector = 0;
+};
+[[nodiscard]] Created<CompletionQueue> create_cq(Context& context, const CqInitAttr& attr);
 
 }  // namespace verbena::verbs

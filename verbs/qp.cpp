@@ -99,8 +99,10 @@ Created<ibv_qp> create_qp(ibv_pd* base_pd, ibv_qp_init_attr& attr,
   if (attr.qp_type != IBV_QPT_RC || attr.srq != nullptr) {
     return failed(EOPNOTSUPP);
   }
-  if (attr.send_cq == nullptr || attr.recv_cq == nullptr ||
-      attr.send_cq->context != &context.context || attr.recv_cq->context != &context.context) {
+  const auto is_ours = [&](ibv_cq* cq) {
+    return cq != nullptr && CompletionQueue::of(cq).context == &context.context;
+  };
+  if (!is_ours(attr.send_cq) || !is_ours(attr.recv_cq)) {
     return failed(EINVAL);
   }
   auto qp = std::make_unique<QueuePair>(context, attr, base_pd);

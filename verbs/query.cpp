@@ -4,6 +4,7 @@
 #include <endian.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <limits>
 
@@ -26,6 +27,9 @@ constexpr std::uint8_t speed_25_gbps = 32;
 constexpr std::uint8_t port_flag_grh_required = 1;
 /// Not in ibv_port_cap_flags' older headers: GIDs are IP addresses.
 constexpr std::uint32_t port_cap_ip_based_gids = 1U << 26;
+
+/// One tick is a nanosecond.
+constexpr std::uint64_t core_clock_khz = 1'000'000;
 
 bool is_port(std::uint32_t port) { return port == port_count; }
 
@@ -121,9 +125,25 @@ int query_device_ex(ibv_context* base, const ibv_query_device_ex_input* input,
   }
   ibv_device_attr_ex known{};
   fill_device_attr(Context::of(base), known.orig_attr);
+  // Completions carry CLOCK_MONOTONIC, all 64 bits of it.
+  known.completion_timestamp_mask = ~std::uint64_t{0};
+  known.hca_core_clock = core_clock_khz;
   known.device_cap_flags_ex = known.orig_attr.device_cap_flags;
   known.phys_port_cnt_ex = port_count;
   copy_known_part(attr, attr_bytes, known);
+  return 0;
+}
+
+int query_rt_values(ibv_context*, ibv_values_ex* values) noexcept {
+  const bool asks_for_clock = (values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) != 0;
+  values->comp_mask = 0;
+  if (asks_for_clock) {
+    const auto now = ports::Engine::now().time_since_epoch();
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now);
+    values->raw_clock.tv_sec = seconds.count();
+    values->raw_clock.tv_nsec = (now - seconds).count();
+    values->comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
+  }
   return 0;
 }
 

@@ -53,7 +53,8 @@ void SharedEngine::on_async_event(const nic::AsyncEvent& event) {
                           &qp.async_events_delivered);
   } else if (event.cq != nullptr) {
     auto& cq = CompletionQueue::of_cookie(event.cq->cookie());
-    cq.owner().async.push({.element = {.cq = &cq}, .event_type = type}, &cq.async_events_delivered);
+    cq.owner().async.push({.element = {.cq = cq.plain()}, .event_type = type},
+                          &cq.async_events_delivered);
   } else {
     const std::lock_guard guard(contexts_mutex_);
     for (Context* context : contexts_) {
