@@ -2,15 +2,11 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <toml++/toml.h>
 
 #include <algorithm>
 #include <array>
 #include <optional>
-
-// With its exceptions: without them toml++ 3.3 runs into assertions on some malformed keys. They
-// stay in parse_config_file().
-#define TOML_HEADER_ONLY 1
-#include <toml++/toml.h>
 
 namespace verbena::ports {
 
@@ -175,11 +171,12 @@ class Reader {
 
 Result<std::vector<DeviceDraft>, std::string> parse_config_file(std::string_view toml,
                                                                 std::string_view file_name) {
-  try {
-    return Reader(file_name).read(toml::parse(toml));
-  } catch (const toml::parse_error& error) {
-    return std::unexpected(at(file_name, error.source().begin, error.description()));
+  const toml::parse_result parsed = toml::parse(toml);
+  if (!parsed) {
+    return std::unexpected(
+        at(file_name, parsed.error().source().begin, parsed.error().description()));
   }
+  return Reader(file_name).read(parsed.table());
 }
 
 }  // namespace verbena::ports
