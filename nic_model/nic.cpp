@@ -135,7 +135,7 @@ void Nic::on_timer(Time now) {
     auto env = impl_->env(now);
     impl_->fail(now, *qp, qp->requester.on_timer(env));
     impl_->update_timer(*qp);
-    impl_->mark_ready(*qp, now);
+    impl_->mark_ready(*qp);
   }
 }
 

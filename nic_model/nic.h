@@ -59,7 +59,7 @@ struct QpInitAttr {
   QpType type = QpType::rc;
   Cq* send_cq = nullptr;
   Cq* recv_cq = nullptr;
-  QpCaps caps;
+  QpCaps caps{};
   bool signal_all = false;
   std::uintptr_t cookie = 0;
 };

@@ -49,7 +49,8 @@ struct Nic::Impl {
   RxVerdict deliver(Time now, Qp& qp, const ib::PacketView& packet);
 
   // nic_transmit.cpp
-  void mark_ready(Qp& qp, Time now);
+  void mark_ready(Qp& qp);
+  void unmark_ready(Qp& qp);
   TransmitStatus transmit(Time now, FrameSink& sink, std::uint32_t frames_max);
   ib::TransmitResult transmit_one(Time now, Qp& qp, FrameSink& sink, std::uint32_t& frames_max);
   void update_timer(Qp& qp) { timers.schedule(qp, qp.requester.next_timeout()); }

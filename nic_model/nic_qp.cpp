@@ -153,9 +153,7 @@ Result<void, NicError> Nic::destroy_qp(Qp& qp) {
   --qp.pd.users;
   --qp.send_cq.users;
   --qp.recv_cq.users;
-  if (qp.ready_hook.is_linked()) {
-    impl_->ready.erase(impl_->ready.iterator_to(qp));
-  }
+  impl_->unmark_ready(qp);
   impl_->timers.cancel(qp);
   std::erase_if(impl_->events, [&](const AsyncEvent& event) { return event.qp == &qp; });
   impl_->qps.erase(qp);
@@ -208,6 +206,7 @@ void Nic::Impl::set_state(Time now, Qp& qp, QpState to) {
       qp.encapsulation.reset();
       qp.comm_est_due = qp.sq_drained_due = false;
       timers.cancel(qp);
+      unmark_ready(qp);
       break;
     case QpState::init:
       break;
@@ -224,7 +223,7 @@ void Nic::Impl::set_state(Time now, Qp& qp, QpState to) {
         qp.requester.reconfigure(requester_config(qp, config));
       }
       qp.requester.set_draining(false);
-      mark_ready(qp, now);
+      mark_ready(qp);
       break;
     case QpState::sqd:
       qp.responder.reconfigure(responder_config(qp));

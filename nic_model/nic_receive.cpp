@@ -99,7 +99,8 @@ RxVerdict Nic::Impl::dispatch(Time now, const roce::RoceFrame& frame,
     return RxVerdict::drop(RxCheck::pkey, Counter::rx_drop_pkey, to_value(pkey_default),
                            to_value(packet.bth().pkey()));
   }
-  if (frame.source != qp->route.destination) {
+  // IBTA vol 1, 9.6.1.2 (GRH checks): both GIDs are those of the queue pair's address vector.
+  if (frame.source != qp->route.destination || frame.destination != qp->route.source) {
     return RxVerdict::drop(RxCheck::peer, Counter::rx_drop_wrong_peer);
   }
   return deliver(now, *qp, packet);
@@ -124,7 +125,7 @@ RxVerdict Nic::Impl::deliver(Time now, Qp& qp, const ib::PacketView& packet) {
     update_timer(qp);
     verdict = outcome.verdict;
   }
-  mark_ready(qp, now);
+  mark_ready(qp);
   return verdict;
 }
 

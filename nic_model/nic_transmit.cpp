@@ -60,7 +60,7 @@ Result<void, PostError> Nic::post_send(Time now, Qp& qp, const SendWr& wr) {
   if (qp.attr.state == QpState::err) {
     impl_->enter_error(now, qp);
   } else {
-    impl_->mark_ready(qp, now);
+    impl_->mark_ready(qp);
   }
   return {};
 }
@@ -87,10 +87,16 @@ TransmitStatus Nic::poll_transmit(Time now, FrameSink& sink, std::uint32_t frame
 }
 
 /// Puts a queue pair into the scheduler's list if it has something to send.
-void Nic::Impl::mark_ready(Qp& qp, Time now) {
-  const bool has_work = qp.responder.wants_transmit() || qp.requester.wants_transmit(now);
+void Nic::Impl::mark_ready(Qp& qp) {
+  const bool has_work = qp.responder.wants_transmit() || qp.requester.wants_transmit();
   if (has_work && qp.encapsulation && !qp.ready_hook.is_linked()) {
     ready.push_back(qp);
+  }
+}
+
+void Nic::Impl::unmark_ready(Qp& qp) {
+  if (qp.ready_hook.is_linked()) {
+    ready.erase(ready.iterator_to(qp));
   }
 }
 

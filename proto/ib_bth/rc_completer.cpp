@@ -112,6 +112,10 @@ RcRequester::Outcome RcRequester::on_rnr_nak(TransportEnv& env, const PacketView
   if (!acknowledge_before(env, packet.psn())) {
     return imply_nak(env, packet.psn());
   }
+  if (rnr_deadline_ != time_never) {
+    // Nothing was sent since the last one: it is that one again.
+    return {.verdict = stale(una_, packet.psn())};
+  }
   env.counters.add(Counter::rnr_nak_retry_err);
   env.counters.add(Counter::rcvd_rnr_err);
   if (config_.rnr_retry != rnr_retry_infinite) {

@@ -82,6 +82,12 @@ void RcRequester::activate(const RcConnection& connection, const RcRequesterConf
   rnr_retries_left_ = config.rnr_retry;
 }
 
+void RcRequester::reconfigure(const RcRequesterConfig& config) {
+  config_ = config;
+  retries_left_ = config.retry_cnt;
+  rnr_retries_left_ = config.rnr_retry;
+}
+
 void RcRequester::reset() {
   while (!queue_.empty()) {
     queue_.pop();
@@ -157,14 +163,14 @@ bool RcRequester::start(TransportEnv& env, std::uint64_t index) {
   return true;
 }
 
-bool RcRequester::wants_transmit(Time now) const {
+bool RcRequester::wants_transmit() const {
   const std::uint64_t end = local_failure_ ? local_failure_->index : queue_.tail();
-  return active_ && cursor_.index < end && (rnr_deadline_ == time_never || rnr_deadline_ <= now);
+  return active_ && cursor_.index < end && rnr_deadline_ == time_never;
 }
 
 RcRequester::Transmitted RcRequester::poll_transmit(TransportEnv& env, PacketSink& sink,
                                                     std::uint32_t& packets_max) {
-  while (wants_transmit(env.now)) {
+  while (wants_transmit()) {
     const SendWqe& wqe = queue_.at(cursor_.index);
     if (!wqe.started && (!may_start(wqe) || window_is_full())) {
       break;

@@ -84,8 +84,8 @@ class RcRequester {
   // Commands.
   /// RTR to RTS: from now on requests are sent.
   void activate(const RcConnection& connection, const RcRequesterConfig& config);
-  /// Changes what RTS to RTS may change.
-  void reconfigure(const RcRequesterConfig& config) { config_ = config; }
+  /// Changes what a modify in RTS or SQD may change: all but the PSN. Retries begin anew.
+  void reconfigure(const RcRequesterConfig& config);
   /// SQD: finish what was begun, begin nothing new.
   void set_draining(bool draining) { draining_ = draining; }
   [[nodiscard]] Result<void, PostError> post(const SendWr& wr);
@@ -110,8 +110,8 @@ class RcRequester {
   /// Sends up to `packets_max` packets and takes what it sent off `packets_max`.
   [[nodiscard]] Transmitted poll_transmit(TransportEnv& env, PacketSink& sink,
                                           std::uint32_t& packets_max);
-  /// Whether poll_transmit() would find something to do at `now`.
-  [[nodiscard]] bool wants_transmit(Time now) const;
+  /// Whether poll_transmit() would find something to do.
+  [[nodiscard]] bool wants_transmit() const;
 
  private:
   /// What is sent next: packet `packet` of request `index`.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "base/check.h"
 #include "proto/ib_bth/sge_copy.h"
@@ -72,6 +73,25 @@ void RcResponder::activate(const RcConnection& connection, const RcResponderConf
 void RcResponder::reconfigure(const RcResponderConfig& config) {
   config_.min_rnr_timer = config.min_rnr_timer;
   config_.access = config.access;
+  if (config.max_dest_rd_atomic != replies_capacity_) {
+    resize_replies(config.max_dest_rd_atomic);
+  }
+}
+
+/// Keeps the newest answers as far as there is room.
+void RcResponder::resize_replies(std::uint32_t capacity) {
+  auto replies = std::make_unique<Reply[]>(capacity);
+  const std::uint32_t kept = std::min(capacity, replies_capacity_);
+  replies_waiting_ = 0;
+  for (std::uint32_t i = 0; i < kept; ++i) {
+    const std::uint32_t from = replies_next_ + (replies_capacity_ - kept) + i;
+    const Reply& reply = replies_[from % replies_capacity_];
+    replies[capacity - kept + i] = reply;
+    replies_waiting_ += reply.waiting ? 1 : 0;
+  }
+  replies_ = std::move(replies);
+  replies_capacity_ = capacity;
+  replies_next_ = 0;
 }
 
 void RcResponder::reset() {
@@ -223,7 +243,7 @@ RcResponder::Checked RcResponder::check_length(const PacketView& packet) const {
   const std::uint64_t before = info.starts_message() ? 0 : received_bytes_;
   switch (info.operation) {
     case Operation::send: {
-      const std::uint64_t room = total_length(queue_.front().sges);
+      const std::uint64_t room = std::min(total_length(queue_.front().sges), message_bytes_max);
       if (before + payload > room) {
         return refused(room, before + payload, WcStatus::loc_len_err,
                        Counter::resp_local_length_error);
@@ -530,7 +550,7 @@ RcResponder::Outcome RcResponder::refuse(TransportEnv& env, const PacketView& pa
       inbound_ == Inbound::send ||
       (takes_receive(packet) && refusal.check >= RxCheck::length && !queue_.empty());
   if (has_receive) {
-    const bool is_write = packet.info().operation == Operation::write;
+    const bool is_write = inbound_ != Inbound::send && packet.info().operation == Operation::write;
     complete_receive(env, refusal.recv_status,
                      {.opcode = is_write ? WcOpcode::recv_rdma_with_imm : WcOpcode::recv}, true);
     return {.verdict = verdict, .failure = QpFailure::told_by_completion};

@@ -62,7 +62,7 @@ class RcResponder {
   // Commands.
   /// INIT to RTR: from now on requests are executed.
   void activate(const RcConnection& connection, const RcResponderConfig& config);
-  /// Changes what later transitions may change: min_rnr_timer and access.
+  /// Changes what later transitions may change: all but the PSN.
   void reconfigure(const RcResponderConfig& config);
   [[nodiscard]] Result<void, PostError> post(const RecvWr& wr) { return queue_.push(wr); }
   /// The QP is in error: completes everything posted with wr_flush_err. Answers that wait still go.
@@ -149,6 +149,7 @@ class RcResponder {
 
   void acknowledge(TransportEnv& env, const PendingAck& ack);
   [[nodiscard]] bool has_reply_slot() const;
+  void resize_replies(std::uint32_t capacity);
   Reply& add_reply();
   void complete_receive(TransportEnv& env, WcStatus status, Completion completion, bool solicited);
   [[nodiscard]] std::uint32_t packets_of(std::uint64_t bytes) const;

@@ -57,6 +57,9 @@ Result<void, PostError> SendQueue::push(const SendWr& wr) {
   if (wr.inline_data) {
     std::byte* to = &inline_[at * limits_.inline_bytes_max];
     for (const Sge& sge : wr.sges) {
+      if (sge.length == 0) {
+        continue;  // Its address may be null, which memcpy doesn't take.
+      }
       // The verbs API says so: with inline data, addr is an address of the posting process.
       std::memcpy(to, reinterpret_cast<const std::byte*>(to_value(sge.addr)), sge.length);
       to += sge.length;
