@@ -49,8 +49,8 @@ struct Connection {
 
 struct PairOptions {
   Duration latency{1'000};
-  HostOptions a;
-  HostOptions b;
+  HostOptions a{};
+  HostOptions b{};
   /// Keep every packet for wire(); off in long runs, where only wire_hash() is wanted.
   bool keep_log = true;
 };

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <utility>
 
+#include "proto/roce/encap.h"
 #include "proto/roce/gid.h"
 
 namespace verbena::test {
@@ -12,19 +13,21 @@ namespace {
 
 constexpr inet::Ipv4Address peer_address{{10, 0, 0, 2}};
 
-roce::Path path_to(const Host& host) {
+constexpr inet::Ipv4Address stranger_address{{10, 0, 0, 3}};
+
+roce::Path path(inet::Ipv4Address from, inet::Ipv4Address to) {
   roce::Path path;
-  path.source = roce::gid_from_ipv4(peer_address);
-  path.destination = host.gid();
-  path.source_mac = nic::mac_of(peer_address);
-  path.destination_mac = nic::mac_of(host.address);
+  path.source = roce::gid_from_ipv4(from);
+  path.destination = roce::gid_from_ipv4(to);
+  path.source_mac = nic::mac_of(from);
+  path.destination_mac = nic::mac_of(to);
   return path;
 }
 
 }  // namespace
 
 ScriptedPeer::ScriptedPeer(const EndOptions& end, Psn first_psn)
-    : qp(create_qp(host, end)), first_psn_(first_psn), encapsulation_(path_to(host)) {
+    : qp(create_qp(host, end)), first_psn_(first_psn) {
   to_init(host, now_, qp, end);
   to_rtr(host, now_, qp, end, roce::gid_from_ipv4(peer_address), qpn, first_psn);
   to_rts(host, now_, qp, end);
@@ -68,12 +71,16 @@ RxVerdict ScriptedPeer::send_frame(ByteView frame) {
   return verdict;
 }
 
-std::vector<std::byte> ScriptedPeer::frame_around(ByteView transport) const {
-  std::vector<std::byte> frame(encapsulation_.frame_bytes(transport.size()));
-  encapsulation_.write_prefix(frame, transport.size());
-  std::ranges::copy(transport,
-                    frame.begin() + static_cast<std::ptrdiff_t>(encapsulation_.prefix_bytes()));
-  encapsulation_.finish(frame, transport.size());
+std::vector<std::byte> ScriptedPeer::frame_around(ByteView transport, Address address) const {
+  const roce::Encapsulation encapsulation(
+      path(address == Address::stranger_to_host ? stranger_address : peer_address,
+           address == Address::peer_to_stranger ? stranger_address : host.address));
+  std::vector<std::byte> frame(encapsulation.frame_bytes(transport.size()));
+  encapsulation.write_prefix(frame, transport.size());
+  copy_bytes(MutableBytes(frame).subspan(encapsulation.prefix_bytes()), transport);
+  if (transport.size() >= ib::bth_bytes) {
+    encapsulation.finish(frame, transport.size());
+  }
   return frame;
 }
 
@@ -94,6 +101,7 @@ void ScriptedPeer::post_recv(std::uint64_t id, const std::vector<Piece>& into) {
 
 void ScriptedPeer::advance(Duration duration) {
   const Time until = now_ + duration;
+  transmit();
   while (host.nic.next_timeout() <= until) {
     now_ = std::max(now_, host.nic.next_timeout());
     host.nic.on_timer(now_);

@@ -8,7 +8,6 @@
 
 #include "nic_model/nic.h"
 #include "proto/ib_bth/emit.h"
-#include "proto/roce/encap.h"
 #include "tests/support/connection.h"
 #include "tests/support/host.h"
 #include "tests/support/wire_packet.h"
@@ -43,18 +42,20 @@ class ScriptedPeer {
   RxVerdict send(const ib::PacketFields& fields, std::size_t payload_bytes = 0);
   RxVerdict send(const ib::PacketFields& fields, ByteView payload);
   RxVerdict send_frame(ByteView frame);
-  /// The frame around any transport bytes, ICRC right.
-  [[nodiscard]] std::vector<std::byte> frame_around(ByteView transport) const;
+  enum class Address : std::uint8_t { peer_to_host, stranger_to_host, peer_to_stranger };
+  /// The frame around any transport bytes, ICRC right (of less than a BTH there is none: zero).
+  [[nodiscard]] std::vector<std::byte> frame_around(ByteView transport,
+                                                    Address address = Address::peer_to_host) const;
 
   // The host acts.
   void post(const Work& work);
   void post_recv(std::uint64_t id, const std::vector<Piece>& into);
-  /// Time passes; timers run out on the way.
+  /// Time passes; timers run out on the way, and what is due is sent.
   void advance(Duration duration);
 
   /// What the host sent since the last call, as text and decoded.
-  [[nodiscard]] std::vector<std::string> answers();
-  [[nodiscard]] std::vector<WirePacket> packets();
+  std::vector<std::string> answers();
+  std::vector<WirePacket> packets();
 
  private:
   class Capture final : public FrameSink {
@@ -72,7 +73,6 @@ class ScriptedPeer {
 
   Psn first_psn_;
   Time now_{};
-  roce::Encapsulation encapsulation_;
   Capture capture_{*this};
   std::vector<WirePacket> sent_;
 };

@@ -75,9 +75,9 @@ TEST_CASE("a WRITE with immediate uses up a receive, whose length is that of the
   pair.post(Side::a, *qps.a, pair.a.write_imm(2, {0, 0}, pair.b, 0, 4));
   pair.post(Side::a, *qps.a, pair.a.write_imm(3, {0, 64}, pair.b, 0, 5));
   pair.run_until_idle();
-  CHECK(pair.wire(Side::a) ==
-        Lines{"write_first 100 +1024", "write_middle 101 +1024", "write_last_imm 102 +452 A",
-              "write_only_imm 103 +0 A", "write_only_imm 104 +64 A"});
+  CHECK(pair.wire(Side::a) == Lines{"write_first 100 +1024", "write_middle 101 +1024",
+                                    "write_last_imm 102 +452 A", "write_only_imm 103 +0 A",
+                                    "write_only_imm 104 +64 A"});
   CHECK(pair.b.completions() == Lines{"7 recv_write_imm success +2500 imm 3",
                                       "8 recv_write_imm success +0 imm 4",
                                       "9 recv_write_imm success +64 imm 5"});

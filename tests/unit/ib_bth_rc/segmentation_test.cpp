@@ -74,8 +74,7 @@ TEST_CASE("a message is cut at the path MTU") {
         pair.run_until_idle();
         const Side carrier = kind == Kind::read ? Side::b : Side::a;
         REQUIRE(pair.wire(carrier) == expected_data_packets(kind, bytes, mtu));
-        REQUIRE(pair.a.completions() ==
-                Lines{"1 " + std::string(name_of(kind)) + " success"});
+        REQUIRE(pair.a.completions() == Lines{"1 " + std::string(name_of(kind)) + " success"});
         REQUIRE(std::ranges::equal(pair.a.bytes(0, bytes), pair.b.bytes(0, bytes)));
       }
     }
@@ -117,8 +116,7 @@ TEST_CASE("a message survives the loss of any one of its packets") {
         pair.drop(lossy, nth(lost));
         post(pair, qps, kind, bytes);
         pair.run_until_idle();
-        REQUIRE(pair.a.completions() ==
-                Lines{"1 " + std::string(name_of(kind)) + " success"});
+        REQUIRE(pair.a.completions() == Lines{"1 " + std::string(name_of(kind)) + " success"});
         REQUIRE(std::ranges::equal(pair.a.bytes(0, bytes), pair.b.bytes(0, bytes)));
         if (kind == Kind::send) {
           REQUIRE(pair.b.completions() == Lines{"7 recv success +8292"});

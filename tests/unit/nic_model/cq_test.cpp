@@ -1,0 +1,168 @@
+// Completion queues: capacity, overflow, and when a notification fires (IBTA vol 1, 11.4.2).
+#include <array>
+#include <catch2/catch.hpp>
+
+#include "tests/support/pair.h"
+
+namespace verbena::test {
+
+namespace {
+
+/// A message to pair.b for which a receive is there; solicited or not.
+void send_one(Pair& pair, const Connection& qps, std::uint64_t id, bool solicited) {
+  pair.post_recv(Side::b, *qps.b, id, {});
+  Work work = pair.a.send(id, {});
+  work.pieces.clear();
+  work.solicited = solicited;
+  pair.post(Side::a, *qps.a, work);
+  pair.run_until_idle();
+}
+
+}  // namespace
+
+TEST_CASE("completions come out in the order in which they went in") {
+  nic::Cq::Signals signals;
+  Counters counters;
+  nic::Cq cq(4, 0, counters, signals);
+  std::array<Completion, 3> out;
+  CHECK(cq.empty());
+  for (std::uint64_t round = 0; round < 10; ++round) {
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      cq.complete({.wr_id = round * 3 + i}, false);
+    }
+    CHECK_FALSE(cq.empty());
+    REQUIRE(cq.poll({out.data(), 2}) == 2);
+    CHECK(out[0].wr_id == round * 3);
+    CHECK(out[1].wr_id == round * 3 + 1);
+    REQUIRE(cq.poll(out) == 1);
+    CHECK(out[0].wr_id == round * 3 + 2);
+    CHECK(cq.poll(out) == 0);
+  }
+}
+
+TEST_CASE("a completion queue holds at least what was asked for") {
+  Host host(1);
+  for (const std::uint32_t cqe : {1U, 2U, 3U, 100U, 4096U}) {
+    CHECK(host.nic.create_cq(cqe, 0).value()->capacity() >= cqe);
+  }
+  CHECK(host.nic.create_cq(0, 0).error() == nic::NicError::invalid_argument);
+  CHECK(host.nic.create_cq(host.nic.profile().cqe_max + 1, 0).error() ==
+        nic::NicError::invalid_argument);
+}
+
+TEST_CASE("an overflow is an event of the queue, ends its queue pairs and keeps what was there") {
+  PairOptions options;
+  options.a.cqe = 4;
+  Pair pair(options);
+  const Connection first = pair.connect();
+  const Connection second = pair.connect();
+  for (std::uint64_t id = 1; id <= 6; ++id) {
+    pair.post(Side::a, *first.a, pair.a.write(id, {0, 8}, pair.b, 0));
+  }
+  pair.run_until_idle();
+  CHECK(pair.a.events() == Lines{"CQ_ERR", "QP_FATAL", "QP_FATAL"});
+  CHECK(nic::state_of(*first.a) == nic::QpState::err);
+  CHECK(nic::state_of(*second.a) == nic::QpState::err);
+  CHECK(pair.a.cq->overflowed());
+  CHECK(pair.a.completions() ==
+        Lines{"1 write success", "2 write success", "3 write success", "4 write success"});
+  CHECK(pair.a.count(Counter::cq_overflow) >= 1);
+  // Nothing comes any more.
+  CHECK(pair.try_post(Side::a, *first.a, pair.a.write(9, {0, 8}, pair.b, 0)));
+  CHECK(pair.a.completions().empty());
+}
+
+TEST_CASE("an overflow in the middle of a flush ends the other queue pairs of the queue too") {
+  PairOptions options;
+  options.a.cqe = 2;
+  Pair pair(options);
+  const Connection first = pair.connect();
+  const Connection second = pair.connect();
+  for (std::uint64_t id = 1; id <= 3; ++id) {
+    pair.post_recv(Side::a, *first.a, id, {});
+  }
+  to_state(pair.a, pair.now(), *first.a, nic::QpState::err);
+  CHECK(pair.a.events() == Lines{"CQ_ERR", "QP_FATAL"});
+  CHECK(nic::state_of(*second.a) == nic::QpState::err);
+}
+
+TEST_CASE("an armed queue notifies once, at the next completion") {
+  Pair pair;
+  const Connection qps = pair.connect();
+  CHECK(pair.b.nic.poll_cq_notification() == nullptr);
+  pair.b.nic.req_notify_cq(*pair.b.cq, false);
+  CHECK(pair.b.nic.poll_cq_notification() == nullptr);
+  send_one(pair, qps, 1, false);
+  CHECK(pair.b.nic.poll_cq_notification() == pair.b.cq);
+  CHECK(pair.b.nic.poll_cq_notification() == nullptr);
+  send_one(pair, qps, 2, false);
+  CHECK(pair.b.nic.poll_cq_notification() == nullptr);
+}
+
+TEST_CASE("completions that are there already do not notify") {
+  // IBTA vol 1, 11.4.2.2: that is why programs poll once more after they armed.
+  Pair pair;
+  const Connection qps = pair.connect();
+  send_one(pair, qps, 1, true);
+  pair.b.nic.req_notify_cq(*pair.b.cq, false);
+  CHECK(pair.b.nic.poll_cq_notification() == nullptr);
+  send_one(pair, qps, 2, false);
+  CHECK(pair.b.nic.poll_cq_notification() == pair.b.cq);
+}
+
+TEST_CASE("armed for solicited completions a queue lets the others pass") {
+  Pair pair;
+  const Connection qps = pair.connect();
+  pair.b.nic.req_notify_cq(*pair.b.cq, true);
+  send_one(pair, qps, 1, false);
+  CHECK(pair.b.nic.poll_cq_notification() == nullptr);
+  send_one(pair, qps, 2, true);
+  CHECK(pair.b.nic.poll_cq_notification() == pair.b.cq);
+}
+
+TEST_CASE("a completion with an error notifies also who waits for solicited ones") {
+  Pair pair;
+  const Connection qps = pair.connect();
+  pair.b.nic.req_notify_cq(*pair.b.cq, true);
+  pair.post_recv(Side::b, *qps.b, 1, {});
+  to_state(pair.b, pair.now(), *qps.b, nic::QpState::err);
+  CHECK(pair.b.nic.poll_cq_notification() == pair.b.cq);
+}
+
+TEST_CASE("armed for the next completion a queue stays so when solicited is asked for") {
+  Pair pair;
+  const Connection qps = pair.connect();
+  pair.b.nic.req_notify_cq(*pair.b.cq, false);
+  pair.b.nic.req_notify_cq(*pair.b.cq, true);
+  send_one(pair, qps, 1, false);
+  CHECK(pair.b.nic.poll_cq_notification() == pair.b.cq);
+}
+
+TEST_CASE("send and receive completions go to the queues that the queue pair was given") {
+  Pair pair;
+  nic::Cq* const recv_cq = pair.b.nic.create_cq(16, 42).value();
+  nic::Qp& a = create_qp(pair.a, {});
+  const auto b = pair.b.nic.create_qp(
+      *pair.b.pd,
+      {.send_cq = pair.b.cq, .recv_cq = recv_cq, .caps = EndOptions{}.caps, .cookie = 7});
+  REQUIRE(b);
+  CHECK(nic::cookie_of(**b) == 7);
+  CHECK(recv_cq->cookie() == 42);
+  const EndOptions end;
+  to_init(pair.a, pair.now(), a, end);
+  to_init(pair.b, pair.now(), **b, end);
+  to_rtr(pair.a, pair.now(), a, end, pair.b.gid(), nic::qpn_of(**b), end.sq_psn);
+  to_rtr(pair.b, pair.now(), **b, end, pair.a.gid(), nic::qpn_of(a), end.sq_psn);
+  to_rts(pair.a, pair.now(), a, end);
+  to_rts(pair.b, pair.now(), **b, end);
+  pair.post_recv(Side::b, **b, 1, {{0, 64}});
+  pair.post(Side::a, a, pair.a.send(2, {0, 8}));
+  pair.post(Side::b, **b, pair.b.write(3, {0, 8}, pair.a, 0));
+  pair.run_until_idle();
+  CHECK(pair.b.completions() == Lines{"3 write success"});
+  std::array<Completion, 4> out;
+  REQUIRE(recv_cq->poll(out) == 1);
+  CHECK(to_text(out[0]) == "1 recv success +8");
+}
+
+}  // namespace verbena::test
