@@ -1,0 +1,164 @@
+#include "sim/scenario/fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "base/near_miss.h"
+
+namespace verbena::sim {
+namespace {
+
+constexpr std::uint64_t payload_bytes_max = 16'384;
+
+struct Field {
+  std::string_view name;
+  std::uint64_t max;
+  std::uint64_t (*get)(const ib::PacketFields& fields);
+  void (*set)(ib::PacketFields& fields, std::uint64_t value);
+};
+
+constexpr std::uint64_t u64_max = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t u32_max = std::numeric_limits<std::uint32_t>::max();
+
+std::uint32_t low32(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
+
+using F = ib::PacketFields;
+
+constexpr std::array fields_by_name{
+    Field{"qp", qpn_mask, [](const F& f) { return std::uint64_t{to_value(f.dest_qpn)}; },
+          [](F& f, std::uint64_t v) { f.dest_qpn = Qpn{low32(v)}; }},
+    Field{"pkey", 0xFFFF, [](const F& f) { return std::uint64_t{to_value(f.pkey)}; },
+          [](F& f, std::uint64_t v) { f.pkey = Pkey{static_cast<std::uint16_t>(v)}; }},
+    Field{"ackreq", 1, [](const F& f) { return std::uint64_t{f.ack_request}; },
+          [](F& f, std::uint64_t v) { f.ack_request = v != 0; }},
+    Field{"solicited", 1, [](const F& f) { return std::uint64_t{f.solicited}; },
+          [](F& f, std::uint64_t v) { f.solicited = v != 0; }},
+    Field{"migreq", 1, [](const F& f) { return std::uint64_t{f.migrated}; },
+          [](F& f, std::uint64_t v) { f.migrated = v != 0; }},
+    Field{"va", u64_max, [](const F& f) { return to_value(f.reth.va()); },
+          [](F& f, std::uint64_t v) {
+            f.reth.set_va(Va{v});
+            f.atomic_eth.set_va(Va{v});
+          }},
+    Field{"rkey", u32_max, [](const F& f) { return std::uint64_t{to_value(f.reth.rkey())}; },
+          [](F& f, std::uint64_t v) {
+            f.reth.set_rkey(Rkey{low32(v)});
+            f.atomic_eth.set_rkey(Rkey{low32(v)});
+          }},
+    Field{"length", u32_max, [](const F& f) { return std::uint64_t{f.reth.length_bytes()}; },
+          [](F& f, std::uint64_t v) { f.reth.set_length_bytes(low32(v)); }},
+    Field{"syndrome", 0xFF, [](const F& f) { return std::uint64_t{f.aeth.syndrome().to_byte()}; },
+          [](F& f, std::uint64_t v) {
+            f.aeth.set_syndrome(ib::Syndrome::from_byte(static_cast<std::uint8_t>(v)));
+          }},
+    Field{"msn", Msn::mask, [](const F& f) { return std::uint64_t{f.aeth.msn().value()}; },
+          [](F& f, std::uint64_t v) { f.aeth.set_msn(Msn(low32(v))); }},
+    Field{"imm", u32_max, [](const F& f) { return std::uint64_t{f.imm.value()}; },
+          [](F& f, std::uint64_t v) { f.imm.set_value(low32(v)); }},
+    Field{"add", u64_max, [](const F& f) { return f.atomic_eth.swap_or_add(); },
+          [](F& f, std::uint64_t v) { f.atomic_eth.set_swap_or_add(v); }},
+    Field{"swap", u64_max, [](const F& f) { return f.atomic_eth.swap_or_add(); },
+          [](F& f, std::uint64_t v) { f.atomic_eth.set_swap_or_add(v); }},
+    Field{"compare", u64_max, [](const F& f) { return f.atomic_eth.compare(); },
+          [](F& f, std::uint64_t v) { f.atomic_eth.set_compare(v); }},
+    Field{"original", u64_max, [](const F& f) { return f.atomic_ack_eth.original(); },
+          [](F& f, std::uint64_t v) { f.atomic_ack_eth.set_original(v); }},
+    Field{"invalidate", u32_max, [](const F& f) { return std::uint64_t{to_value(f.ieth.rkey())}; },
+          [](F& f, std::uint64_t v) { f.ieth.set_rkey(Rkey{low32(v)}); }},
+};
+
+}  // namespace
+
+ib::Opcode opcode_of(const Word& word) {
+  std::string name = word.text;
+  std::ranges::transform(name, name.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  if (const auto opcode = ib::opcode_from_identifier(name)) {
+    return *opcode;
+  }
+  if (const auto opcode = ib::opcode_from_identifier("rc_" + name)) {
+    return *opcode;
+  }
+  std::vector<std::string_view> known;
+  for (const ib::Opcode opcode : ib::opcodes) {
+    known.push_back(ib::opcode_identifier(opcode));
+    known.push_back(known.back().substr(known.back().find('_') + 1));
+  }
+  fail(word, fmt::format("No opcode is named '{}'.{}", word.text, did_you_mean(name, known)));
+}
+
+Psn psn_of(const Word& word, Psn first) {
+  if (!word.text.starts_with('+')) {
+    return Psn(low32(number_of(word, Psn::mask)));
+  }
+  const Word offset{word.text.substr(1), {word.place.line, word.place.column + 1}};
+  return first + static_cast<std::int32_t>(number_of(offset, Psn::mask));
+}
+
+void read_fields(Line& line, Stage& stage, ib::PacketFields& fields) {
+  for (const Field& field : fields_by_name) {
+    if (const auto value = line.take(field.name)) {
+      field.set(fields, stage.value(*value, field.max));
+    }
+  }
+}
+
+std::optional<std::string> compare_fields(Line& line, Stage& stage, const PacketSummary& packet) {
+  for (const Field& field : fields_by_name) {
+    const auto word = line.take(field.name);
+    if (!word) {
+      continue;
+    }
+    const std::uint64_t expected = stage.value(*word, field.max);
+    // An atomic's address and key are in a header of their own.
+    ib::PacketFields fields = packet.fields;
+    if (packet.info().has(ib::ExtHeader::atomic_eth)) {
+      fields.reth = ib::Reth(fields.atomic_eth.va(), fields.atomic_eth.rkey(), 0);
+    }
+    const std::uint64_t got = field.get(fields);
+    if (expected != got) {
+      return fmt::format("{} is {:#x}, expected {:#x}", field.name, got, expected);
+    }
+  }
+  if (const auto word = line.take("payload")) {
+    const std::uint64_t expected = size_of(*word, payload_bytes_max);
+    if (expected != packet.payload_bytes) {
+      return fmt::format("payload has {} bytes, expected {}", packet.payload_bytes, expected);
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::byte> payload_from(Line& line) {
+  if (const auto hex = line.take("hex")) {
+    return bytes_from_hex(*hex);
+  }
+  std::vector<std::byte> bytes;
+  if (const auto count = line.take("payload")) {
+    bytes.resize(size_of(*count, payload_bytes_max));
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      bytes[i] = static_cast<std::byte>(i);
+    }
+  }
+  return bytes;
+}
+
+std::vector<std::byte> bytes_from_hex(const Word& word) {
+  std::string digits = word.text;
+  std::erase(digits, '_');
+  if (digits.size() % 2 != 0) {
+    fail(word, "Bytes are pairs of hexadecimal digits.");
+  }
+  std::vector<std::byte> bytes;
+  for (std::size_t i = 0; i < digits.size(); i += 2) {
+    bytes.push_back(
+        static_cast<std::byte>(number_of({"0x" + digits.substr(i, 2), word.place}, 0xFF)));
+  }
+  return bytes;
+}
+
+}  // namespace verbena::sim

@@ -1,0 +1,526 @@
+// Reading a scenario file: TOML into a Scenario, with defaults; sweeps.
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <limits>
+#include <ranges>
+#include <utility>
+
+#include "base/near_miss.h"
+#include "faults/rule_table.h"
+#include "faults/units.h"
+#include "proto/roce/gid.h"
+#include "sim/scenario/scenario.h"
+
+namespace verbena::sim {
+namespace {
+
+// Limits that keep a hostile file from asking for the machine.
+constexpr std::size_t hosts_max = 256;
+constexpr std::size_t memory_bytes_max = std::size_t{256} << 20;
+constexpr std::size_t connections_max = 4'096;
+constexpr std::size_t sweep_rows_max = 1'000;
+constexpr std::uint32_t queue_wr_max = 1U << 14;
+
+/// Where a host's regions begin in its arena: each on a boundary of its own.
+constexpr std::size_t region_alignment = 4'096;
+
+constexpr Duration limit_default{10'000'000'000};
+
+Place place_of(const toml::node& node) {
+  return {node.source().begin.line, node.source().begin.column};
+}
+
+/// A table whose keys are taken one by one; keys that nobody took are errors.
+class Table {
+ public:
+  explicit Table(const toml::table& table) : table_(table) {}
+
+  [[nodiscard]] Place place() const { return place_of(table_); }
+
+  const toml::node* take(std::string_view key) {
+    known_.push_back(key);
+    return table_.get(key);
+  }
+  /// A string or a whole number, as it would be written.
+  std::optional<Word> word(std::string_view key) {
+    const toml::node* const node = take(key);
+    return node != nullptr ? std::optional(word_of(*node)) : std::nullopt;
+  }
+  Word required_word(std::string_view key) {
+    auto value = word(key);
+    if (!value) {
+      fail(place(), fmt::format("{} is missing.", key));
+    }
+    return *std::move(value);
+  }
+  template <class Number>
+  void number(std::string_view key, std::uint64_t max, Number& target) {
+    if (const auto value = word(key)) {
+      target = static_cast<Number>(number_of(*value, max));
+    }
+  }
+  bool boolean(std::string_view key, bool otherwise) {
+    const toml::node* const node = take(key);
+    if (node == nullptr) {
+      return otherwise;
+    }
+    const auto value = node->value_exact<bool>();
+    if (!value) {
+      fail(place_of(*node), "This must be true or false.");
+    }
+    return *value;
+  }
+  std::optional<std::vector<Word>> words(std::string_view key) {
+    const toml::node* const node = take(key);
+    if (node == nullptr) {
+      return std::nullopt;
+    }
+    const toml::array* const array = node->as_array();
+    if (array == nullptr) {
+      fail(place_of(*node), fmt::format("{} must be an array.", key));
+    }
+    std::vector<Word> result;
+    for (const toml::node& item : *array) {
+      result.push_back(word_of(item));
+    }
+    return result;
+  }
+  std::optional<std::vector<Line>> lines(std::string_view key) {
+    const auto texts = words(key);
+    if (!texts) {
+      return std::nullopt;
+    }
+    std::vector<Line> result;
+    for (const Word& text : *texts) {
+      // Behind the quotation mark.
+      result.emplace_back(text.text, Place{text.place.line, text.place.column + 1});
+    }
+    return result;
+  }
+  std::vector<Table> tables(std::string_view key) {
+    std::vector<Table> result;
+    const toml::node* const node = take(key);
+    if (node == nullptr) {
+      return result;
+    }
+    const toml::array* const array = node->as_array();
+    if (array == nullptr || !array->is_homogeneous(toml::node_type::table)) {
+      fail(place_of(*node), fmt::format("{0} must be an array of tables: [[{0}]].", key));
+    }
+    for (const toml::node& item : *array) {
+      result.emplace_back(*item.as_table());
+    }
+    return result;
+  }
+  std::optional<Table> table(std::string_view key) {
+    const toml::node* const node = take(key);
+    if (node == nullptr) {
+      return std::nullopt;
+    }
+    if (!node->is_table()) {
+      fail(place_of(*node), fmt::format("{0} must be a table: [{0}].", key));
+    }
+    return Table(*node->as_table());
+  }
+  void end() const {
+    for (const auto& [key, node] : table_) {
+      if (std::ranges::find(known_, key.str()) == known_.end()) {
+        fail({key.source().begin.line, key.source().begin.column},
+             fmt::format("There is no key '{}' here.{}", key.str(),
+                         did_you_mean(key.str(), known_)));
+      }
+    }
+  }
+  [[nodiscard]] const toml::table& raw() const { return table_; }
+
+ private:
+  static Word word_of(const toml::node& node) {
+    if (const auto text = node.value_exact<std::string>()) {
+      return {*text, place_of(node)};
+    }
+    if (const auto number = node.value_exact<std::int64_t>()) {
+      return {fmt::format("{}", *number), place_of(node)};
+    }
+    fail(place_of(node), "This must be a string or a whole number.");
+  }
+
+  const toml::table& table_;
+  std::vector<std::string_view> known_;
+};
+
+template <class Specs>
+std::size_t index_of(const Specs& specs, const Word& name, std::string_view what) {
+  std::vector<std::string_view> known;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    if (specs[i].name == name.text) {
+      return i;
+    }
+    known.push_back(specs[i].name);
+  }
+  fail(name,
+       fmt::format("No {} is named '{}'.{}", what, name.text, did_you_mean(name.text, known)));
+}
+
+Access access_of(const std::vector<Word>& words) {
+  constexpr std::array<std::pair<std::string_view, Access>, 4> rights{
+      {{"local_write", Access::local_write},
+       {"remote_write", Access::remote_write},
+       {"remote_read", Access::remote_read},
+       {"remote_atomic", Access::remote_atomic}}};
+  Access access = Access::none;
+  for (const Word& word : words) {
+    const auto row =
+        std::ranges::find(rights, word.text, &std::pair<std::string_view, Access>::first);
+    if (row == rights.end()) {
+      fail(word, fmt::format("'{}' isn't an access right: local_write, remote_write, remote_read "
+                             "or remote_atomic.",
+                             word.text));
+    }
+    access = access | row->second;
+  }
+  return access;
+}
+
+constexpr Access all_access =
+    Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic;
+
+Gid address_number(std::size_t index) {
+  return roce::gid_from_ipv4(
+      inet::Ipv4Address::from_value(0x0A00'0001 + static_cast<std::uint32_t>(index)));
+}
+
+void read_hosts(Table& root, Scenario& scenario) {
+  for (Table& table : root.tables("host")) {
+    HostSpec host;
+    host.name = table.required_word("name").text;
+    host.gid = address_number(scenario.hosts.size());
+    host.has_nic = table.boolean("nic", true);
+    if (const auto address = table.word("address")) {
+      const auto gid = roce::gid_from_text(address->text);
+      if (!gid || !roce::ipv4_from_gid(*gid)) {
+        fail(*address, fmt::format("'{}' isn't an IPv4 address.", address->text));
+      }
+      host.gid = *gid;
+    }
+    table.end();
+    scenario.hosts.push_back(std::move(host));
+  }
+  if (scenario.hosts.empty()) {
+    scenario.hosts = {{"client", address_number(0), true}, {"server", address_number(1), true}};
+  }
+  if (scenario.hosts.size() > hosts_max) {
+    fail(root.place(), fmt::format("{} hosts at most.", hosts_max));
+  }
+}
+
+void add_memory(Scenario& scenario, MemorySpec memory, Place place) {
+  std::size_t used = 0;
+  for (const MemorySpec& other : scenario.memories) {
+    if (other.host == memory.host) {
+      used = std::max(used, other.offset + other.bytes);
+    }
+  }
+  // A gap of one alignment lies between regions, so that an overrun hits nothing.
+  memory.offset = used == 0 ? 0 : (used / region_alignment + 2) * region_alignment;
+  if (memory.bytes > memory_bytes_max - std::min(memory.offset, memory_bytes_max)) {
+    fail(place, fmt::format("A host has {} bytes of memory at most.", memory_bytes_max));
+  }
+  scenario.memories.push_back(std::move(memory));
+}
+
+void read_fill(const Word& word, MemorySpec& memory) {
+  if (word.text == "count") {
+    memory.counting = true;
+  } else if (word.text != "zero") {
+    memory.value = static_cast<std::uint8_t>(number_of(word, 0xFF));
+  }
+}
+
+void read_memories(Table& root, Scenario& scenario) {
+  for (Table& table : root.tables("memory")) {
+    MemorySpec memory;
+    memory.name = table.required_word("name").text;
+    memory.host = index_of(scenario.hosts, table.required_word("host"), "host");
+    memory.bytes = static_cast<std::size_t>(size_of(table.required_word("size"), memory_bytes_max));
+    if (const auto fill = table.word("fill")) {
+      read_fill(*fill, memory);
+    }
+    const auto access = table.words("access");
+    memory.access = access ? access_of(*access) : all_access;
+    table.end();
+    add_memory(scenario, std::move(memory), table.place());
+  }
+  if (scenario.memories.empty()) {
+    constexpr std::size_t bytes = 64 * 1024;
+    const auto add = [&](const char* name, std::size_t host, bool counting) {
+      if (host < scenario.hosts.size() && scenario.hosts[host].has_nic) {
+        add_memory(scenario,
+                   {.name = name,
+                    .host = host,
+                    .offset = 0,
+                    .bytes = bytes,
+                    .counting = counting,
+                    .value = 0,
+                    .access = all_access},
+                   root.place());
+      }
+    };
+    add("source", 0, true);
+    add("result", 0, false);
+    add("target", 1, false);
+    add("inbox", 1, false);
+  }
+}
+
+nic::Mtu mtu_of(const Word& word) {
+  for (const auto mtu : {nic::Mtu::mtu_256, nic::Mtu::mtu_512, nic::Mtu::mtu_1024,
+                         nic::Mtu::mtu_2048, nic::Mtu::mtu_4096}) {
+    if (word.text == fmt::format("{}", nic::mtu_bytes(mtu))) {
+      return mtu;
+    }
+  }
+  fail(word, fmt::format("'{}' isn't a path MTU: 256, 512, 1024, 2048 or 4096.", word.text));
+}
+
+void read_ends(Table& table, const Scenario& scenario, ConnectionSpec& connection) {
+  if (const auto between = table.words("between")) {
+    if (between->size() != 2) {
+      fail(table.place(), "A connection is between two hosts.");
+    }
+    for (std::size_t end = 0; end < 2; ++end) {
+      connection.hosts[end] = index_of(scenario.hosts, (*between)[end], "host");
+    }
+  }
+  if (connection.hosts[0] == connection.hosts[1]) {
+    fail(table.place(), "A connection is between two different hosts.");
+  }
+  if (const auto psns = table.words("psn")) {
+    if (psns->size() != 2) {
+      fail(table.place(), "psn is an array of two: the first PSN of each end.");
+    }
+    for (std::size_t end = 0; end < 2; ++end) {
+      connection.first_psns[end] =
+          Psn(static_cast<std::uint32_t>(number_of((*psns)[end], Psn::mask)));
+    }
+  }
+}
+
+void read_connections(Table& root, Scenario& scenario) {
+  constexpr std::uint64_t timer_code_max = 31;
+  constexpr std::uint64_t retries_max = 7;
+  for (Table& table : root.tables("connection")) {
+    ConnectionSpec connection;
+    connection.hosts = {0, 1};
+    connection.access = all_access;
+    if (const auto name = table.word("name")) {
+      connection.name = name->text;
+    }
+    read_ends(table, scenario, connection);
+    if (const auto mtu = table.word("mtu")) {
+      connection.mtu = mtu_of(*mtu);
+    }
+    table.number("timeout", timer_code_max, connection.timeout);
+    table.number("retry_cnt", retries_max, connection.retry_cnt);
+    table.number("rnr_retry", retries_max, connection.rnr_retry);
+    table.number("min_rnr_timer", timer_code_max, connection.min_rnr_timer);
+    table.number("rd_atomic", 128, connection.rd_atomic);
+    table.number("send_wr", queue_wr_max, connection.send_wr_max);
+    table.number("recv_wr", queue_wr_max, connection.recv_wr_max);
+    if (const auto access = table.words("access")) {
+      connection.access = access_of(*access);
+    }
+    table.end();
+    scenario.connections.push_back(std::move(connection));
+  }
+  if (scenario.connections.empty() && scenario.hosts.size() >= 2) {
+    ConnectionSpec connection;
+    connection.hosts = {0, 1};
+    connection.access = all_access;
+    scenario.connections.push_back(connection);
+  }
+  if (scenario.connections.size() > connections_max) {
+    fail(root.place(), fmt::format("{} connections at most.", connections_max));
+  }
+}
+
+void read_network(Table& root, Scenario& scenario) {
+  constexpr std::uint64_t bytes_max = std::uint64_t{1} << 30;
+  LinkConfig& link = scenario.link;
+  if (auto table = root.table("link")) {
+    if (const auto rate = table->word("rate")) {
+      const auto value = faults::parse_rate(rate->text);
+      if (!value) {
+        fail(*rate, fmt::format("'{}' isn't a rate, such as 100Gb/s.", rate->text));
+      }
+      link.bits_per_second = *value;
+    }
+    if (const auto delay = table->word("delay")) {
+      link.delay = duration_of(*delay);
+    }
+    if (const auto mtu = table->word("mtu")) {
+      link.frame_bytes_max = size_of(*mtu, 65'535) + 14;
+    }
+    if (const auto queue = table->word("queue")) {
+      link.queue_bytes_max = std::max<std::size_t>(size_of(*queue, bytes_max), 1);
+    }
+    if (const auto mark = table->word("mark")) {
+      link.mark_bytes = size_of(*mark, bytes_max);
+    }
+    table->end();
+  }
+  if (auto table = root.table("switch")) {
+    scenario.switch_latency = Duration(500);
+    if (const auto latency = table->word("latency")) {
+      scenario.switch_latency = duration_of(*latency);
+    }
+    table->end();
+  }
+  if (scenario.hosts.size() != 2 && !scenario.switch_latency) {
+    scenario.switch_latency = Duration(500);
+  }
+}
+
+void read_faults(Table& root, Scenario& scenario) {
+  const faults::HostResolver resolve = [&](std::string_view name) -> std::optional<Gid> {
+    const auto host = std::ranges::find(scenario.hosts, name, &HostSpec::name);
+    return host != scenario.hosts.end() ? std::optional(host->gid) : std::nullopt;
+  };
+  for (const Table& table : root.tables("fault")) {
+    auto rule = faults::rule_from_table(table.raw(), resolve);
+    if (!rule) {
+      fail({rule.error().position.line, rule.error().position.column}, rule.error().message);
+    }
+    scenario.faults.push_back(*std::move(rule));
+  }
+}
+
+void read_expectations(Table& root, Scenario& scenario) {
+  auto table = root.table("expect");
+  if (!table) {
+    return;
+  }
+  Expectations& expect = scenario.expect;
+  expect.packets = table->lines("packets");
+  expect.completions = table->lines("completions");
+  expect.states = table->lines("states");
+  expect.events = table->lines("events");
+  expect.counters = table->lines("counters");
+  expect.memory = table->lines("memory");
+  if (const auto ends = table->word("ends")) {
+    expect.ends.emplace(ends->text, Place{ends->place.line, ends->place.column + 1});
+  }
+  table->end();
+}
+
+Scenario read_scenario(const toml::table& parsed, std::string_view file) {
+  Table root(parsed);
+  Scenario scenario;
+  scenario.file = file;
+  if (const auto title = root.word("title")) {
+    scenario.title = title->text;
+  }
+  root.number("seed", std::numeric_limits<std::int64_t>::max(), scenario.seed);
+  const auto limit = root.word("limit");
+  scenario.limit = limit ? duration_of(*limit) : limit_default;
+  read_hosts(root, scenario);
+  read_memories(root, scenario);
+  read_connections(root, scenario);
+  read_network(root, scenario);
+  read_faults(root, scenario);
+  if (auto story = root.table("story")) {
+    scenario.steps = story->lines("steps").value_or(std::vector<Line>{});
+    story->end();
+  }
+  read_expectations(root, scenario);
+  static_cast<void>(root.take("sweep"));
+  root.end();
+  return scenario;
+}
+
+/// One row of a sweep: names and the values they stand for.
+using Row = std::vector<std::pair<std::string, std::string>>;
+
+/// Every combination of the values that [sweep] lists; one empty row without it.
+std::vector<Row> rows_of(const toml::table& parsed) {
+  std::vector<Row> rows{Row{}};
+  Table root(parsed);
+  const auto sweep = root.table("sweep");
+  if (!sweep) {
+    return rows;
+  }
+  for (const auto& [key, node] : sweep->raw()) {
+    const std::string name(key.str());
+    Table table(sweep->raw());
+    const auto values = table.words(name).value();
+    std::vector<Row> longer;
+    for (const Row& row : rows) {
+      for (const Word& value : values) {
+        longer.push_back(row);
+        longer.back().emplace_back(name, value.text);
+      }
+    }
+    rows = std::move(longer);
+    if (rows.size() > sweep_rows_max || rows.empty()) {
+      fail(place_of(node), fmt::format("A sweep has 1 to {} rows.", sweep_rows_max));
+    }
+  }
+  return rows;
+}
+
+/// Puts the row's values where their names stand behind a $.
+std::string substitute(std::string_view text, const Row& row) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    bool replaced = false;
+    // The names are sorted: backwards, the longer of two that begin alike comes first.
+    for (const auto& [name, value] : row | std::views::reverse) {
+      if (text[i] == '$' && text.substr(i + 1).starts_with(name)) {
+        result += value;
+        i += name.size();
+        replaced = true;
+        break;
+      }
+    }
+    if (!replaced) {
+      result += text[i];
+    }
+  }
+  return result;
+}
+
+toml::table parse_toml(std::string_view text) {
+  toml::parse_result parsed = toml::parse(text);
+  if (!parsed) {
+    const auto& begin = parsed.error().source().begin;
+    fail({begin.line, begin.column}, std::string(parsed.error().description()));
+  }
+  return std::move(parsed).table();
+}
+
+}  // namespace
+
+std::string explain(std::string_view file, const ScenarioError& error) {
+  return fmt::format("{}:{}:{}: {}", file, error.place.line, error.place.column, error.message);
+}
+
+Result<std::vector<Scenario>, std::string> load_scenarios(std::string_view toml,
+                                                          std::string_view file) {
+  try {
+    std::vector<Scenario> scenarios;
+    for (const Row& row : rows_of(parse_toml(toml))) {
+      scenarios.push_back(read_scenario(parse_toml(substitute(toml, row)), file));
+      std::string& variant = scenarios.back().variant;
+      for (const auto& [name, value] : row) {
+        variant += fmt::format("{}{}={}", variant.empty() ? "" : " ", name, value);
+      }
+    }
+    return scenarios;
+  } catch (const ScenarioError& error) {
+    return std::unexpected(explain(file, error));
+  }
+}
+
+}  // namespace verbena::sim

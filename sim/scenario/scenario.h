@@ -1,0 +1,95 @@
+// Scenario files: a world, a story and what must come of it, in TOML. Read first:
+// docs/scenarios.md, which describes the format.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/time.h"
+#include "faults/rule.h"
+#include "nic_model/types.h"
+#include "proto/gid.h"
+#include "sim/channel.h"
+#include "sim/scenario/words.h"
+
+namespace verbena::sim {
+
+struct HostSpec {
+  std::string name;
+  Gid gid;
+  /// False: a scripted peer.
+  bool has_nic = true;
+};
+
+struct MemorySpec {
+  std::string name;
+  std::size_t host = 0;
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+  /// Bytes 0, 1, 2, ... 255, 0, ...; otherwise all `value`.
+  bool counting = false;
+  std::uint8_t value = 0;
+  Access access = Access::none;
+};
+
+struct ConnectionSpec {
+  std::string name;
+  std::array<std::size_t, 2> hosts{};
+  std::array<Psn, 2> first_psns{};
+  nic::Mtu mtu = nic::Mtu::mtu_1024;
+  std::uint8_t timeout = 10;
+  std::uint8_t retry_cnt = 7;
+  std::uint8_t rnr_retry = 7;
+  std::uint8_t min_rnr_timer = 1;
+  std::uint8_t rd_atomic = 4;
+  std::uint32_t send_wr_max = 128;
+  std::uint32_t recv_wr_max = 128;
+  Access access = Access::none;
+};
+
+/// What must come out. What is absent is not looked at.
+struct Expectations {
+  using Lines = std::optional<std::vector<Line>>;
+  Lines packets;
+  Lines completions;
+  Lines states;
+  Lines events;
+  Lines counters;
+  Lines memory;
+  std::optional<Line> ends;
+};
+
+struct Scenario {
+  std::string file;
+  std::string title;
+  /// Which row of a sweep: "mtu=256 length=1023". Empty without one.
+  std::string variant;
+  std::uint64_t seed = 1;
+  /// The story must be told by then.
+  Duration limit{};
+  std::vector<HostSpec> hosts;
+  std::vector<MemorySpec> memories;
+  std::vector<ConnectionSpec> connections;
+  LinkConfig link;
+  /// Latency of the switch between the hosts; nullopt: the two of them have one link.
+  std::optional<Duration> switch_latency;
+  faults::RuleSet faults;
+  std::vector<Line> steps;
+  Expectations expect;
+};
+
+/// The scenarios of a file's text: one, or one for each row of its sweep. The error begins with
+/// "<file>:<line>:<column>: ".
+[[nodiscard]] Result<std::vector<Scenario>, std::string> load_scenarios(std::string_view toml,
+                                                                        std::string_view file);
+
+/// "file:line:column: message".
+[[nodiscard]] std::string explain(std::string_view file, const ScenarioError& error);
+
+}  // namespace verbena::sim

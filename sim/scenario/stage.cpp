@@ -1,0 +1,320 @@
+#include "sim/scenario/stage.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/near_miss.h"
+
+namespace verbena::sim {
+namespace {
+
+/// QPs of the hosts begin at 0x11, 0x21, 0x31, ...: a QPN tells its host at a glance.
+constexpr std::uint32_t qpn_first = 0x11;
+constexpr std::uint32_t qpn_step = 0x10;
+constexpr std::uint32_t qpn_count = 4'096;
+
+}  // namespace
+
+Stage::Stage(const Scenario& scenario, std::uint64_t seed)
+    : scenario_(scenario), simulation_(seed) {
+  build_hosts();
+  build_links();
+  build_memory();
+  build_connections();
+  simulation_.faults().add(scenario.faults);
+}
+
+void Stage::build_hosts() {
+  for (std::size_t i = 0; i < scenario_.hosts.size(); ++i) {
+    const HostSpec& spec = scenario_.hosts[i];
+    Host host;
+    host.spec = &spec;
+    if (spec.has_nic) {
+      NodeConfig config;
+      config.name = spec.name;
+      config.gid = spec.gid;
+      config.first_qpn = Qpn{qpn_first + qpn_step * static_cast<std::uint32_t>(i)};
+      config.qpn_count = qpn_count;
+      config.arena_bytes = 8;
+      for (const MemorySpec& memory : scenario_.memories) {
+        if (memory.host == i) {
+          config.arena_bytes = std::max(config.arena_bytes, memory.offset + memory.bytes);
+        }
+      }
+      host.node = &simulation_.add_node(config);
+    } else {
+      host.peer = &simulation_.add_raw_peer(spec.name, spec.gid);
+    }
+    hosts_.push_back(host);
+  }
+}
+
+void Stage::build_links() {
+  const auto link_to = [&](Host& host, auto& other) {
+    return host.node != nullptr ? simulation_.connect(*host.node, other, scenario_.link)
+                                : simulation_.connect(*host.peer, other, scenario_.link);
+  };
+  if (scenario_.switch_latency) {
+    Switch& hub = simulation_.add_switch("switch", *scenario_.switch_latency);
+    for (Host& host : hosts_) {
+      host.link = link_to(host, hub);
+    }
+    return;
+  }
+  Host& other = hosts_[1];
+  const Link link =
+      other.node != nullptr ? link_to(hosts_[0], *other.node) : link_to(hosts_[0], *other.peer);
+  hosts_[0].link = link;
+  other.link = link;
+}
+
+void Stage::build_memory() {
+  for (const MemorySpec& spec : scenario_.memories) {
+    Region region;
+    region.spec = &spec;
+    Node* const node = hosts_[spec.host].node;
+    if (node == nullptr) {
+      fail(Place{}, fmt::format("Memory '{}' is of a scripted peer, which has none.", spec.name));
+    }
+    register_region(region);
+    const MutableBytes bytes = node->arena().subspan(spec.offset, spec.bytes);
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      bytes[i] = spec.counting ? static_cast<std::byte>(i) : std::byte{spec.value};
+    }
+    regions_.push_back(region);
+  }
+}
+
+void Stage::register_region(Region& region) {
+  Node& node = *hosts_[region.spec->host].node;
+  const auto mr = node.nic().reg_mr(node.pd(), node.arena().data() + region.spec->offset,
+                                    region.spec->bytes, region.va(), region.spec->access);
+  if (!mr) {
+    fail(Place{}, fmt::format("Memory '{}' can't be registered with these rights: remote_write "
+                              "and remote_atomic need local_write.",
+                              region.spec->name));
+  }
+  region.mr = *mr;
+  region.lkey = region.mr->lkey;
+  region.rkey = region.mr->rkey;
+}
+
+void Stage::deregister_region(const Word& name) {
+  Region& target = region(name);
+  if (target.mr == nullptr) {
+    fail(name, fmt::format("'{}' isn't registered.", name.text));
+  }
+  VERBENA_CHECK(hosts_[target.spec->host].node->nic().dereg_mr(*target.mr).has_value());
+  target.mr = nullptr;
+}
+
+void Stage::change_keys(const Word& name) {
+  deregister_region(name);
+  register_region(region(name));
+}
+
+void Stage::modify(const End& end, const End& peer, const ConnectionSpec& spec,
+                   nic::QpState state) {
+  namespace m = nic::qp_attr_mask;
+  nic::QpAttr attr;
+  attr.state = state;
+  std::uint32_t mask = m::state;
+  if (state == nic::QpState::init) {
+    attr.access_flags = spec.access;
+    mask |= m::pkey_index | m::port | m::access_flags;
+  } else if (state == nic::QpState::rtr) {
+    attr.av.dgid = hosts_[peer.host].spec->gid;
+    attr.av.has_grh = true;
+    attr.av.hop_limit = 64;
+    attr.path_mtu = spec.mtu;
+    attr.dest_qpn = peer.qpn;
+    attr.rq_psn = peer.first_psn;
+    attr.max_dest_rd_atomic = spec.rd_atomic;
+    attr.min_rnr_timer = spec.min_rnr_timer;
+    mask |=
+        m::av | m::path_mtu | m::dest_qpn | m::rq_psn | m::max_dest_rd_atomic | m::min_rnr_timer;
+  } else if (state == nic::QpState::rts) {
+    attr.timeout = spec.timeout;
+    attr.retry_cnt = spec.retry_cnt;
+    attr.rnr_retry = spec.rnr_retry;
+    attr.sq_psn = end.first_psn;
+    attr.max_rd_atomic = spec.rd_atomic;
+    mask |= m::timeout | m::retry_cnt | m::rnr_retry | m::sq_psn | m::max_qp_rd_atomic;
+  }
+  Node& node = *hosts_[end.host].node;
+  VERBENA_CHECK(node.nic().modify_qp(simulation_.now(), *end.qp, attr, mask).has_value());
+}
+
+void Stage::connect(Connection& connection) {
+  for (const nic::QpState state :
+       {nic::QpState::reset, nic::QpState::init, nic::QpState::rtr, nic::QpState::rts}) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      if (connection.ends[i].qp != nullptr) {
+        modify(connection.ends[i], connection.ends[1 - i], *connection.spec, state);
+      }
+    }
+  }
+}
+
+void Stage::build_connections() {
+  std::uint32_t peer_qpns = 0;
+  for (const ConnectionSpec& spec : scenario_.connections) {
+    Connection connection;
+    connection.spec = &spec;
+    for (std::size_t i = 0; i < 2; ++i) {
+      End& end = connection.ends[i];
+      end.host = spec.hosts[i];
+      end.first_psn = spec.first_psns[i];
+      Node* const node = hosts_[end.host].node;
+      if (node == nullptr) {
+        end.qpn = Qpn{qpn_first + qpn_step * static_cast<std::uint32_t>(end.host) + peer_qpns++};
+        continue;
+      }
+      nic::QpInitAttr init;
+      init.send_cq = init.recv_cq = &node->cq();
+      init.caps = {.send_wr_max = spec.send_wr_max,
+                   .recv_wr_max = spec.recv_wr_max,
+                   .send_sge_max = 8,
+                   .recv_sge_max = 8,
+                   .inline_bytes_max = 256};
+      const auto qp = node->nic().create_qp(node->pd(), init);
+      VERBENA_CHECK(qp.has_value());
+      end.qp = *qp;
+      end.qpn = nic::qpn_of(**qp);
+    }
+    connections_.push_back(connection);
+  }
+  for (Connection& connection : connections_) {
+    connect(connection);
+  }
+}
+
+std::size_t Stage::host(const Word& name) const {
+  std::vector<std::string_view> known;
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    if (hosts_[i].spec->name == name.text) {
+      return i;
+    }
+    known.push_back(hosts_[i].spec->name);
+  }
+  fail(name, fmt::format("No host is named '{}'.{}", name.text, did_you_mean(name.text, known)));
+}
+
+std::size_t Stage::nic_host(const Word& name) const {
+  const std::size_t index = host(name);
+  if (hosts_[index].node == nullptr) {
+    fail(name, fmt::format("'{}' is a scripted peer: it has no NIC.", name.text));
+  }
+  return index;
+}
+
+Region& Stage::region(const Word& name) {
+  std::vector<std::string_view> known;
+  for (Region& region : regions_) {
+    if (region.spec->name == name.text) {
+      return region;
+    }
+    known.push_back(region.spec->name);
+  }
+  fail(name, fmt::format("No memory is named '{}'.{}", name.text, did_you_mean(name.text, known)));
+}
+
+Location Stage::location(const Word& word) {
+  const auto plus = word.text.find('+');
+  Location location;
+  location.region = &region({word.text.substr(0, plus), word.place});
+  if (plus != std::string::npos) {
+    const Word offset{word.text.substr(plus + 1),
+                      {word.place.line, word.place.column + static_cast<std::uint32_t>(plus) + 1}};
+    location.offset = number_of(offset, ~std::uint64_t{0});
+  }
+  return location;
+}
+
+MutableBytes Stage::bytes(const Location& location, std::uint64_t length) {
+  const MemorySpec& spec = *location.region->spec;
+  if (location.offset > spec.bytes || length > spec.bytes - location.offset) {
+    fail(Place{}, fmt::format("{} bytes at +{} are outside of '{}', which has {}.", length,
+                              location.offset, spec.name, spec.bytes));
+  }
+  return hosts_[spec.host].node->arena().subspan(spec.offset + location.offset, length);
+}
+
+Connection& Stage::connection(std::size_t host, const std::optional<Word>& name, Place place) {
+  Connection* found = nullptr;
+  for (Connection& connection : connections_) {
+    const bool is_of_host = connection.ends[0].host == host || connection.ends[1].host == host;
+    if (!is_of_host || (name && connection.spec->name != name->text)) {
+      continue;
+    }
+    if (found != nullptr) {
+      fail(place, "The host has several connections: via=NAME must tell which.");
+    }
+    found = &connection;
+  }
+  if (found == nullptr) {
+    fail(name ? name->place : place,
+         name ? fmt::format("The host has no connection named '{}'.", name->text)
+              : "The host has no connection.");
+  }
+  return *found;
+}
+
+End& Stage::end_of(Connection& connection, std::size_t host) {
+  return connection.ends[connection.ends[0].host == host ? 0 : 1];
+}
+
+const End* Stage::end_at(const Gid& address, Qpn qpn) const {
+  for (const Connection& connection : connections_) {
+    for (const End& end : connection.ends) {
+      if (end.qpn == qpn && hosts_[end.host].spec->gid == address) {
+        return &end;
+      }
+    }
+  }
+  return nullptr;
+}
+
+const End& Stage::peer_of(const End& end) const {
+  for (const Connection& connection : connections_) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      if (&connection.ends[i] == &end) {
+        return connection.ends[1 - i];
+      }
+    }
+  }
+  return end;
+}
+
+std::uint64_t Stage::value(const Word& word, std::uint64_t max) {
+  const std::string_view text = word.text;
+  if (text.empty() || (text[0] >= '0' && text[0] <= '9')) {
+    return number_of(word, max);
+  }
+  const auto dot = text.find('.');
+  if (dot == std::string_view::npos) {
+    return to_value(location(word).va());
+  }
+  const Word name{std::string(text.substr(0, dot)), word.place};
+  const std::string_view field = text.substr(dot + 1);
+  if (field == "qpn") {
+    const std::size_t index = host(name);
+    return to_value(end_of(connection(index, std::nullopt, word.place), index).qpn);
+  }
+  if (field == "rkey") {
+    return to_value(region(name).rkey);
+  }
+  if (field == "lkey") {
+    return to_value(region(name).lkey);
+  }
+  if (field == "va") {
+    return to_value(region(name).va());
+  }
+  fail(word, fmt::format("'{}' has no '{}': there are .qpn of a host, .rkey, .lkey and .va of a "
+                         "memory.",
+                         name.text, field));
+}
+
+}  // namespace verbena::sim

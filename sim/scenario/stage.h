@@ -1,0 +1,104 @@
+// The world of a scenario, built: hosts with their memory and connections, under the names that the
+// story uses. Internal to sim/scenario/.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "nic_model/nic.h"
+#include "sim/scenario/scenario.h"
+#include "sim/simulation.h"
+
+namespace verbena::sim {
+
+/// A region of memory: registered, under keys that may change.
+struct Region {
+  const MemorySpec* spec = nullptr;
+  nic::Mr* mr = nullptr;
+  /// After deregistration: the keys that it had.
+  Lkey lkey{};
+  Rkey rkey{};
+  [[nodiscard]] Va va() const { return arena_va + spec->offset; }
+};
+
+/// One end of a connection.
+struct End {
+  std::size_t host = 0;
+  Qpn qpn{};
+  Psn first_psn;
+  /// nullptr at a scripted peer.
+  nic::Qp* qp = nullptr;
+};
+
+struct Connection {
+  const ConnectionSpec* spec = nullptr;
+  std::array<End, 2> ends;
+};
+
+struct Host {
+  const HostSpec* spec = nullptr;
+  Node* node = nullptr;
+  RawPeer* peer = nullptr;
+  Link link;
+};
+
+/// Some bytes of a region, as "target+8" names them.
+struct Location {
+  Region* region = nullptr;
+  std::uint64_t offset = 0;
+  [[nodiscard]] Va va() const { return region->va() + offset; }
+  [[nodiscard]] std::uint64_t bytes_left() const { return region->spec->bytes - offset; }
+};
+
+class Stage {
+ public:
+  Stage(const Scenario& scenario, std::uint64_t seed);
+
+  [[nodiscard]] const Scenario& scenario() const { return scenario_; }
+  [[nodiscard]] Simulation& simulation() { return simulation_; }
+  [[nodiscard]] std::vector<Host>& hosts() { return hosts_; }
+  [[nodiscard]] std::vector<Connection>& connections() { return connections_; }
+
+  // Names of a story; a word that names nothing is a ScenarioError.
+  [[nodiscard]] std::size_t host(const Word& name) const;
+  [[nodiscard]] std::size_t nic_host(const Word& name) const;
+  [[nodiscard]] Location location(const Word& word);
+  [[nodiscard]] MutableBytes bytes(const Location& location, std::uint64_t length);
+  /// The connection of that name; without a name the only one that the host has.
+  [[nodiscard]] Connection& connection(std::size_t host, const std::optional<Word>& name,
+                                       Place place);
+  [[nodiscard]] End& end_of(Connection& connection, std::size_t host);
+  /// The end that a packet to that address and QP is for.
+  [[nodiscard]] const End* end_at(const Gid& address, Qpn qpn) const;
+  /// The other end of the connection whose end that is.
+  [[nodiscard]] const End& peer_of(const End& end) const;
+  /// A number, or what a name stands for: target.rkey, target.va, target+8, client.qpn.
+  [[nodiscard]] std::uint64_t value(const Word& word, std::uint64_t max);
+
+  // What a story changes.
+  void register_region(Region& region);
+  void deregister_region(const Word& name);
+  void change_keys(const Word& name);
+  void connect(Connection& connection);
+
+ private:
+  void build_hosts();
+  void build_links();
+  void build_memory();
+  void build_connections();
+  [[nodiscard]] Region& region(const Word& name);
+  void modify(const End& end, const End& peer, const ConnectionSpec& spec, nic::QpState state);
+
+  const Scenario& scenario_;
+  Simulation simulation_;
+  std::vector<Host> hosts_;
+  std::vector<Region> regions_;
+  std::vector<Connection> connections_;
+};
+
+}  // namespace verbena::sim

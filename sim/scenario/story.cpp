@@ -1,0 +1,401 @@
+#include "sim/scenario/story.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "base/near_miss.h"
+#include "faults/parse.h"
+#include "sim/scenario/fields.h"
+
+namespace verbena::sim {
+namespace {
+
+constexpr std::uint64_t u64_max = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t u32_max = std::numeric_limits<std::uint32_t>::max();
+
+struct Verb {
+  std::string_view name;
+  WrOpcode opcode;
+};
+constexpr std::array verbs{Verb{"send", WrOpcode::send},
+                           Verb{"write", WrOpcode::rdma_write},
+                           Verb{"read", WrOpcode::rdma_read},
+                           Verb{"fetch_add", WrOpcode::atomic_fetch_and_add},
+                           Verb{"compare_swap", WrOpcode::atomic_cmp_and_swp},
+                           Verb{"recv", WrOpcode::send}};
+constexpr std::array<std::string_view, 18> all_verbs{
+    "send",  "write", "read",   "fetch_add", "compare_swap", "recv",   "modify", "connect", "dereg",
+    "rekey", "pause", "resume", "link",      "fill",         "packet", "bytes",  "frame",   "wait"};
+
+bool is_atomic(WrOpcode opcode) {
+  return opcode == WrOpcode::atomic_fetch_and_add || opcode == WrOpcode::atomic_cmp_and_swp;
+}
+
+std::string_view name_of(PostError error) {
+  switch (error) {
+    case PostError::wrong_state:
+      return "the queue pair's state doesn't allow it";
+    case PostError::queue_full:
+      return "the queue is full";
+    case PostError::too_many_sges:
+      return "too many pieces of memory";
+    case PostError::inline_too_long:
+      return "too much inline data";
+    case PostError::message_too_long:
+      return "the message is too long";
+    case PostError::opcode_unsupported:
+      return "the operation isn't supported";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+Story::Story(Stage& stage)
+    : stage_(stage),
+      steps_(stage.scenario().steps),
+      completions_(stage.hosts().size()),
+      events_(stage.hosts().size()) {
+  for (const Host& host : stage.hosts()) {
+    if (host.node != nullptr) {
+      host.node->set_application(this);
+    }
+  }
+  for (const Connection& connection : stage.connections()) {
+    for (const End& end : connection.ends) {
+      states_.push_back(end.qp != nullptr ? nic::state_of(*end.qp) : nic::QpState::reset);
+    }
+  }
+}
+
+std::size_t Story::index_of(const Node& node) const {
+  // Hosts are the first stations of the simulation.
+  return static_cast<std::size_t>(node.id());
+}
+
+void Story::on_completion(Node& node, const Completion& completion) {
+  completions_[index_of(node)].push_back(completion);
+}
+
+void Story::on_async_event(Node& node, const nic::AsyncEvent& event) {
+  events_[index_of(node)].push_back(event.type);
+}
+
+void Story::on_event(Time /*now*/, std::uint64_t /*token*/) {}
+
+void Story::tell() {
+  Simulation& simulation = stage_.simulation();
+  const Time end = Time{} + stage_.scenario().limit;
+  bool goes_on = true;
+  while (goes_on) {
+    while (!is_told() && run_step(steps_[next_])) {
+      ++next_;
+      note_states();
+    }
+    goes_on = simulation.events_pending() > 0;
+    if (goes_on) {
+      static_cast<void>(simulation.step());
+      note_states();
+      goes_on = simulation.now() < end;
+    }
+  }
+}
+
+/// Every change of a queue pair's state is an event of the trace.
+void Story::note_states() {
+  std::size_t at = 0;
+  for (const Connection& connection : stage_.connections()) {
+    for (const End& end : connection.ends) {
+      const nic::QpState state = end.qp != nullptr ? nic::state_of(*end.qp) : nic::QpState::reset;
+      if (states_[at] != state) {
+        states_[at] = state;
+        Simulation& simulation = stage_.simulation();
+        simulation.trace().add(
+            simulation.now(), TraceKind::state, stage_.hosts()[end.host].node->id(),
+            fmt::format("QP {:#x} is {}", to_value(end.qpn), nic::name_of(state)));
+      }
+      ++at;
+    }
+  }
+}
+
+/// False: the step isn't done yet; it is run again after the next event.
+bool Story::run_step(Line line) {
+  if (post_) {
+    return post_more();
+  }
+  const Word first = line.next("a host, wait or fault");
+  if (first.text == "wait") {
+    return run_wait(line);
+  }
+  if (first.text == "fault") {
+    const auto resolve = [&](std::string_view name) -> std::optional<Gid> {
+      const auto& hosts = stage_.scenario().hosts;
+      const auto host = std::ranges::find(hosts, name, &HostSpec::name);
+      return host != hosts.end() ? std::optional(host->gid) : std::nullopt;
+    };
+    auto rule = faults::parse_rule(line.text().substr(first.text.size()), resolve);
+    if (!rule) {
+      fail(line.place(), rule.error().message);
+    }
+    stage_.simulation().faults().add({*std::move(rule)});
+    return true;
+  }
+  const std::size_t host = stage_.host(first);
+  const Word verb = line.next("what the host does");
+  const auto row = std::ranges::find(verbs, verb.text, &Verb::name);
+  if (row != verbs.end()) {
+    post_ = read_post(line, stage_.nic_host(first), verb);
+    return post_more();
+  }
+  if (stage_.hosts()[host].peer != nullptr) {
+    run_peer_step(line, host, verb);
+  } else {
+    run_host_step(line, host, verb);
+  }
+  line.end();
+  return true;
+}
+
+bool Story::run_wait(Line& line) {
+  const Word what = line.next("a time, a host or quiet");
+  const auto& simulation = stage_.simulation();
+  if (what.text == "quiet") {
+    line.end();
+    return simulation.events_pending() == 0;
+  }
+  if (what.text[0] >= '0' && what.text[0] <= '9') {
+    const Duration duration = duration_of(what);
+    line.end();
+    if (!wake_) {
+      wake_ = simulation.now() + duration;
+      stage_.simulation().schedule(*wake_, *this, 0);
+    }
+    if (simulation.now() < *wake_) {
+      return false;
+    }
+    wake_.reset();
+    return true;
+  }
+  const std::size_t host = stage_.nic_host(what);
+  const std::uint64_t id = number_of(line.next("the work request's ID"), u64_max);
+  line.end();
+  return std::ranges::any_of(completions_[host],
+                             [&](const Completion& done) { return done.wr_id == id; });
+}
+
+void Story::run_host_step(Line& line, std::size_t host, const Word& verb) {
+  Node& node = *stage_.hosts()[host].node;
+  if (verb.text == "modify") {
+    modify(line, host);
+  } else if (verb.text == "connect") {
+    Connection& connection = stage_.connection(host, line.take("via"), line.place());
+    stage_.connect(connection);
+  } else if (verb.text == "dereg") {
+    stage_.deregister_region(line.next("the memory"));
+  } else if (verb.text == "rekey") {
+    stage_.change_keys(line.next("the memory"));
+  } else if (verb.text == "pause") {
+    node.pause();
+  } else if (verb.text == "resume") {
+    node.resume();
+  } else if (verb.text == "fill") {
+    fill(line);
+  } else if (verb.text == "link") {
+    const Word state = line.next("up or down");
+    if (state.text != "up" && state.text != "down") {
+      fail(state, fmt::format("'{}' is neither up nor down.", state.text));
+    }
+    stage_.hosts()[host].link.set_up(state.text == "up");
+  } else {
+    fail(verb, fmt::format("A host can't '{}'.{}", verb.text, did_you_mean(verb.text, all_verbs)));
+  }
+  Simulation& simulation = stage_.simulation();
+  simulation.trace().add(simulation.now(), TraceKind::note, node.id(), line.text());
+  node.drive();
+}
+
+void Story::modify(Line& line, std::size_t host) {
+  const Word state = line.next("a state");
+  constexpr std::array states{nic::QpState::reset, nic::QpState::rts, nic::QpState::sqd,
+                              nic::QpState::err};
+  const auto* const to = std::ranges::find_if(states, [&](nic::QpState candidate) {
+    std::string name = nic::name_of(candidate);
+    std::ranges::transform(name, name.begin(), [](char c) {
+      return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    });
+    return name == state.text;
+  });
+  if (to == states.end()) {
+    fail(state, fmt::format("'{}' isn't one of reset, rts, sqd and err.", state.text));
+  }
+  Connection& connection = stage_.connection(host, line.take("via"), line.place());
+  nic::QpAttr attr;
+  attr.state = *to;
+  attr.en_sqd_async_notify = true;
+  std::uint32_t mask = nic::qp_attr_mask::state;
+  mask |= *to == nic::QpState::sqd ? nic::qp_attr_mask::en_sqd_async_notify : 0;
+  const Node& node = *stage_.hosts()[host].node;
+  if (!stage_.hosts()[host].node->nic().modify_qp(node.now(), *stage_.end_of(connection, host).qp,
+                                                  attr, mask)) {
+    fail(state, "The queue pair's state doesn't permit this transition.");
+  }
+}
+
+void Story::fill(Line& line) {
+  const Location at = stage_.location(line.next("the memory"));
+  const Word value = line.next("a byte");
+  const auto length = line.take("length");
+  const MutableBytes bytes =
+      stage_.bytes(at, length ? size_of(*length, at.bytes_left()) : at.bytes_left());
+  std::ranges::fill(bytes, static_cast<std::byte>(number_of(value, 0xFF)));
+}
+
+/// A list of pieces: "source+8:100,other:50"; the last one's length is the rest if it isn't told.
+void Story::read_sges(const Word& word, std::uint64_t length, bool has_length, Post& post) {
+  std::string_view rest = word.text;
+  std::uint64_t left = length;
+  while (true) {
+    const auto comma = rest.find(',');
+    const std::string_view piece = rest.substr(0, comma);
+    const auto colon = piece.find(':');
+    const Location at = stage_.location({std::string(piece.substr(0, colon)), word.place});
+    std::uint64_t bytes = has_length ? left : at.bytes_left();
+    if (colon != std::string_view::npos) {
+      bytes = size_of({std::string(piece.substr(colon + 1)), word.place}, u32_max);
+    }
+    left -= std::min(left, bytes);
+    post.sges.push_back(
+        {.addr = at.va(), .length = static_cast<std::uint32_t>(bytes), .lkey = at.region->lkey});
+    if (comma == std::string_view::npos) {
+      return;
+    }
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+Story::Post Story::read_post(Line& line, std::size_t host, const Word& verb) {
+  Post post;
+  post.host = host;
+  post.is_recv = verb.text == "recv";
+  post.wr.opcode = std::ranges::find(verbs, verb.text, &Verb::name)->opcode;
+  const Word id = line.next("the work request's ID");
+  const auto dots = id.text.find("..");
+  post.next_id = number_of({id.text.substr(0, dots), id.place}, u64_max);
+  post.last_id = dots == std::string::npos
+                     ? post.next_id
+                     : number_of({id.text.substr(dots + 2), id.place}, u64_max - 1);
+  post.connection = &stage_.connection(host, line.take("via"), line.place());
+
+  // Local memory: where data comes from, or for a READ, an atomic and a receive where it goes.
+  const bool brings = post.wr.opcode == WrOpcode::rdma_read || is_atomic(post.wr.opcode);
+  const auto length = line.take("length");
+  const std::uint64_t bytes =
+      is_atomic(post.wr.opcode) ? 8 : (length ? size_of(*length, u32_max) : 0);
+  const std::string_view local_key = post.is_recv || brings ? "into" : "from";
+  if (const auto local = line.take(local_key)) {
+    read_sges(*local, bytes, length.has_value() || is_atomic(post.wr.opcode), post);
+    if (const auto lkey = line.take("lkey")) {
+      post.sges.back().lkey = Lkey{static_cast<std::uint32_t>(stage_.value(*lkey, u32_max))};
+    }
+  }
+  if (!post.is_recv && post.wr.opcode != WrOpcode::send) {
+    post.remote =
+        stage_.location(line.require(is_atomic(post.wr.opcode) ? "at" : (brings ? "from" : "to")));
+    post.rkey = line.take("rkey");
+  }
+  if (const auto imm = line.take("imm")) {
+    post.wr.imm = ImmData{static_cast<std::uint32_t>(number_of(*imm, u32_max))};
+    post.wr.opcode =
+        post.wr.opcode == WrOpcode::send ? WrOpcode::send_with_imm : WrOpcode::rdma_write_with_imm;
+  }
+  if (post.wr.opcode == WrOpcode::atomic_fetch_and_add) {
+    post.wr.compare_add = number_of(line.require("add"), u64_max);
+  } else if (post.wr.opcode == WrOpcode::atomic_cmp_and_swp) {
+    post.wr.compare_add = number_of(line.require("compare"), u64_max);
+    post.wr.swap = number_of(line.require("swap"), u64_max);
+  }
+  post.wr.signaled = !line.flag("unsignaled");
+  post.wr.solicited = line.flag("solicited");
+  post.wr.fence = line.flag("fence");
+  line.end();
+  return post;
+}
+
+/// Posts what is left of a range. False while the queue is full.
+bool Story::post_more() {
+  Post& post = *post_;
+  Node& node = *stage_.hosts()[post.host].node;
+  nic::Qp& qp = *stage_.end_of(*post.connection, post.host).qp;
+  post.wr.sges = post.sges;
+  if (post.remote) {
+    post.wr.remote_addr = post.remote->va();
+    post.wr.rkey = post.rkey ? Rkey{static_cast<std::uint32_t>(stage_.value(*post.rkey, u32_max))}
+                             : post.remote->region->rkey;
+  }
+  while (post.next_id <= post.last_id) {
+    post.wr.wr_id = post.next_id;
+    const auto posted =
+        post.is_recv
+            ? node.nic().post_recv(node.now(), qp, {.wr_id = post.next_id, .sges = post.sges})
+            : node.nic().post_send(node.now(), qp, post.wr);
+    if (!posted && posted.error() == PostError::queue_full) {
+      node.drive();
+      return false;
+    }
+    if (!posted) {
+      fail(waiting_step().place(),
+           fmt::format("The work request can't be posted: {}.", name_of(posted.error())));
+    }
+    stage_.simulation().trace().add(node.now(), TraceKind::posted, node.id(),
+                                    waiting_step().text());
+    ++post.next_id;
+  }
+  post_.reset();
+  node.drive();
+  return true;
+}
+
+void Story::run_peer_step(Line& line, std::size_t host, const Word& verb) {
+  RawPeer& peer = *stage_.hosts()[host].peer;
+  if (verb.text == "packet") {
+    send_packet(line, host);
+  } else if (verb.text == "bytes") {
+    const std::size_t to = stage_.host(line.require("to"));
+    const auto bytes = bytes_from_hex(line.require("hex"));
+    if (bytes.size() < ib::bth_bytes) {
+      fail(line.place(), "A packet has at least the 12 bytes of a BTH.");
+    }
+    peer.send_transport(stage_.hosts()[to].spec->gid, bytes,
+                        line.flag("bad_icrc") ? RawPeer::Icrc::bad : RawPeer::Icrc::good);
+  } else if (verb.text == "frame") {
+    peer.send_frame(bytes_from_hex(line.require("hex")));
+  } else {
+    fail(verb, fmt::format("A scripted peer can't '{}': it sends a packet, bytes or a frame.",
+                           verb.text));
+  }
+}
+
+/// "peer packet SEND_ONLY psn=+0 payload=16": fields default to what the connection would carry.
+void Story::send_packet(Line& line, std::size_t host) {
+  Connection& connection = stage_.connection(host, line.take("via"), line.place());
+  const End& own = stage_.end_of(connection, host);
+  const End& other = stage_.peer_of(own);
+  ib::PacketFields fields;
+  fields.opcode = opcode_of(line.next("an opcode"));
+  fields.dest_qpn = other.qpn;
+  // Responses are numbered by the requests that they answer.
+  const Psn base = ib::opcode_info(fields.opcode).is_response() ? other.first_psn : own.first_psn;
+  fields.psn = psn_of(line.require("psn"), base);
+  read_fields(line, stage_, fields);
+  const auto payload = payload_from(line);
+  const bool bad_icrc = line.flag("bad_icrc");
+  stage_.hosts()[host].peer->send_packet(stage_.hosts()[other.host].spec->gid, fields, payload,
+                                         bad_icrc ? RawPeer::Icrc::bad : RawPeer::Icrc::good);
+}
+
+}  // namespace verbena::sim

@@ -1,0 +1,81 @@
+// Tells a scenario's story: runs its steps one after the other, waiting where they say so.
+// Internal to sim/scenario/.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "proto/work.h"
+#include "sim/event_queue.h"
+#include "sim/node.h"
+#include "sim/scenario/stage.h"
+
+namespace verbena::sim {
+
+class Story final : public Application, public EventHandler {
+ public:
+  explicit Story(Stage& stage);
+
+  /// Runs until the story is told and nothing happens any more, or until the scenario's limit.
+  /// What is wrong with a step is a ScenarioError.
+  void tell();
+
+  /// Whether all steps were done; if not, which one waits.
+  [[nodiscard]] bool is_told() const { return next_ == steps_.size(); }
+  [[nodiscard]] const Line& waiting_step() const { return stage_.scenario().steps[next_]; }
+
+  /// What completed and which events came, by host.
+  [[nodiscard]] const std::vector<std::vector<Completion>>& completions() const {
+    return completions_;
+  }
+  [[nodiscard]] const std::vector<std::vector<nic::AsyncEventType>>& events() const {
+    return events_;
+  }
+
+  void on_completion(Node& node, const Completion& completion) override;
+  void on_async_event(Node& node, const nic::AsyncEvent& event) override;
+  void on_event(Time now, std::uint64_t token) override;
+
+ private:
+  /// A work request step: posted for each ID of a range.
+  struct Post {
+    std::size_t host = 0;
+    Connection* connection = nullptr;
+    bool is_recv = false;
+    SendWr wr;
+    std::vector<Sge> sges;
+    /// Evaluated when it is posted, because keys may change.
+    std::optional<Word> rkey;
+    std::optional<Location> remote;
+    std::uint64_t next_id = 0;
+    std::uint64_t last_id = 0;
+  };
+
+  [[nodiscard]] bool run_step(Line line);
+  [[nodiscard]] bool run_wait(Line& line);
+  void run_host_step(Line& line, std::size_t host, const Word& verb);
+  void modify(Line& line, std::size_t host);
+  void fill(Line& line);
+  void run_peer_step(Line& line, std::size_t host, const Word& verb);
+  void send_packet(Line& line, std::size_t host);
+
+  [[nodiscard]] Post read_post(Line& line, std::size_t host, const Word& verb);
+  void read_sges(const Word& word, std::uint64_t length, bool has_length, Post& post);
+  [[nodiscard]] bool post_more();
+
+  void note_states();
+  [[nodiscard]] std::size_t index_of(const Node& node) const;
+
+  Stage& stage_;
+  std::vector<Line> steps_;
+  std::size_t next_ = 0;
+  std::optional<Post> post_;
+  std::optional<Time> wake_;
+  std::vector<std::vector<Completion>> completions_;
+  std::vector<std::vector<nic::AsyncEventType>> events_;
+  std::vector<nic::QpState> states_;
+};
+
+}  // namespace verbena::sim
