@@ -1,0 +1,36 @@
+#include "cli/device_options.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <utility>
+
+namespace verbena::cli {
+
+void DeviceOptions::add_to(CLI::App& command, std::string_view except) {
+  for (const ports::EnvironmentVariable& variable : ports::environment_variables()) {
+    if (variable.option == nullptr || variable.name == except) {
+      continue;
+    }
+    const std::string name = variable.name;
+    command
+        .add_option_function<std::string>(
+            variable.option, [this, name](const std::string& value) { values_[name] = value; },
+            std::string(variable.help))
+        ->type_name(variable.value_name);
+  }
+}
+
+std::string DeviceOptions::value_of(const char* variable) const {
+  const char* value = environment()(variable);
+  return value == nullptr ? "" : value;
+}
+
+ports::Environment DeviceOptions::environment() const {
+  return [this, process = ports::process_environment()](const char* name) -> const char* {
+    const auto option = values_.find(name);
+    return option != values_.end() ? option->second.c_str() : process(name);
+  };
+}
+
+}  // namespace verbena::cli

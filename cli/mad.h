@@ -1,0 +1,16 @@
+// Management datagrams on QP1, as far as a reader of captures needs them: which message it is.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "base/bytes.h"
+#include "cli/dissection.h"
+
+namespace verbena::cli {
+
+/// Adds the MAD that a UD packet to QP1 carries, at `offset` of its frame, as a layer, and returns
+/// what to call it: "CM ConnectRequest". Empty if there is no MAD.
+std::string dissect_mad(ByteView mad, std::size_t offset, Dissection& out);
+
+}  // namespace verbena::cli

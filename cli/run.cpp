@@ -1,0 +1,183 @@
+// `verbena run`: starts a program with our libibverbs in front of the system's. Everything that can
+// be wrong with the options is told before the program starts.
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/device_options.h"
+#include "cli/exit_status.h"
+#include "cli/run_capture.h"
+#include "ports/device_config.h"
+
+namespace verbena::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* library_name = "libibverbs.so.1";
+constexpr const char* library_path_variable = "LD_LIBRARY_PATH";
+
+int complain(int status, const std::string& text) {
+  fmt::print(stderr, "verbena: {}\n", text);
+  return status;
+}
+
+/// Where the drop-in libraries are, seen from our own executable: beside bin/ in a build, in a
+/// folder of our own in an installation, so that nobody else finds them by accident.
+std::optional<std::string> library_directory() {
+  std::error_code failure;
+  const fs::path executable = fs::read_symlink("/proc/self/exe", failure);
+  const fs::path prefix = executable.parent_path().parent_path();
+  for (const char* place : {"lib/verbena", "lib"}) {
+    const fs::path directory = prefix / place;
+    if (fs::exists(directory / library_name, failure)) {
+      return directory.string();
+    }
+  }
+  return std::nullopt;
+}
+
+/// The file that execvp() would run; nullopt if there is none.
+std::optional<std::string> find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) {
+    return name;
+  }
+  const char* path = std::getenv("PATH");
+  std::istringstream directories(path == nullptr ? "/bin:/usr/bin" : path);
+  for (std::string directory; std::getline(directories, directory, ':');) {
+    const std::string file = (directory.empty() ? "." : directory) + "/" + name;
+    if (::access(file.c_str(), X_OK) == 0 && !fs::is_directory(file)) {
+      return file;
+    }
+  }
+  return std::nullopt;
+}
+
+/// The dynamic linker ignores LD_LIBRARY_PATH where it would lift privileges (ld.so(8)): the
+/// program would silently run without us.
+void warn_if_privileged(const std::string& program) {
+  struct stat status{};
+  if (::stat(program.c_str(), &status) != 0) {
+    return;
+  }
+  const bool changes_user = (status.st_mode & S_ISUID) != 0 && status.st_uid != ::getuid();
+  const bool changes_group = (status.st_mode & S_ISGID) != 0 && status.st_gid != ::getgid();
+  const bool has_capabilities =
+      ::getxattr(program.c_str(), "security.capability", nullptr, 0) > 0 && ::getuid() != 0;
+  if (changes_user || changes_group || has_capabilities) {
+    fmt::print(stderr,
+               "verbena: warning: {} gains privileges when it starts, so the system ignores {} and "
+               "it won't see our devices. Run a copy of it without them.\n",
+               program, library_path_variable);
+  }
+}
+
+void set_environment(const DeviceOptions& options, const std::string& library_directory_name) {
+  for (const auto& [variable, value] : options.values()) {
+    ::setenv(variable.c_str(), value.c_str(), 1);
+  }
+  const char* before = std::getenv(library_path_variable);
+  const std::string path = before == nullptr || *before == '\0'
+                               ? library_directory_name
+                               : library_directory_name + ":" + before;
+  ::setenv(library_path_variable, path.c_str(), 1);
+}
+
+/// Returns only if the program can't be started.
+int execute(const std::vector<std::string>& program) {
+  std::vector<std::string> words = program;
+  std::vector<char*> arguments;
+  for (std::string& word : words) {
+    arguments.push_back(word.data());
+  }
+  arguments.push_back(nullptr);
+  ::execvp(arguments[0], arguments.data());
+  const int error_number = errno;
+  if (error_number == ENOENT) {
+    return complain(exit_not_found, program[0] + ": command not found");
+  }
+  return complain(exit_cannot_execute, fmt::format("{}: can't be executed: {}", program[0],
+                                                   std::strerror(error_number)));
+}
+
+int run(DeviceOptions& options, const std::vector<std::string>& program) {
+  if (program.empty()) {
+    return complain(exit_usage,
+                    "there is no command to run. Put it behind --: verbena run -- ib_write_bw");
+  }
+  const auto libraries = library_directory();
+  if (!libraries) {
+    return complain(exit_failed, fmt::format("{} is neither in ../lib/verbena nor in ../lib of "
+                                             "this executable; build or install it first",
+                                             library_name));
+  }
+  // A relative name means this directory, whatever the program makes its own.
+  if (const std::string config = options.value_of(ports::env::config); !config.empty()) {
+    options.set(ports::env::config, fs::absolute(config).string());
+  }
+  if (const auto devices = ports::load_devices(options.environment()); !devices) {
+    return complain(exit_usage, devices.error());
+  }
+  const std::optional<std::string> file = find_program(program[0]);
+  if (!file) {
+    return complain(exit_not_found, program[0] + ": command not found");
+  }
+  if (const std::string wanted = options.value_of(ports::env::capture); !wanted.empty()) {
+    const auto capture = prepare_capture(wanted);
+    if (!capture) {
+      return complain(exit_usage, capture.error());
+    }
+    options.set(ports::env::capture, *capture);
+  }
+  warn_if_privileged(*file);
+  set_environment(options, *libraries);
+  return execute(program);
+}
+
+std::string footer() {
+  std::string text =
+      "Everything behind -- is the command and its arguments. It runs as it would without us, but "
+      "that\nit finds our devices. Its exit status is ours; 127 is: command not found, 126: not "
+      "executable,\n2: an option makes no sense and nothing was run.\n\n"
+      "--capture writes pcapng, which Wireshark and `verbena dump` read. FILE may be a FIFO, or -: "
+      "then\nthe capture is standard output, and what the command prints goes to standard error:\n"
+      "  verbena run --capture - -- ib_send_bw 127.0.0.1 | verbena dump -\n"
+      "If the command is several processes, each has a capture of its own: the first one takes "
+      "FILE,\nthe others put their process ID before its extension. A pipe takes one at a time.\n\n"
+      "Each option has a variable that does the same without `verbena run`:\n";
+  for (const ports::EnvironmentVariable& variable : ports::environment_variables()) {
+    text += fmt::format("  {:28}{}\n", variable.name,
+                        variable.option != nullptr ? variable.option : variable.help);
+  }
+  return text;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, int& status, const std::vector<std::string>& program) {
+  auto options = std::make_shared<DeviceOptions>();
+  CLI::App* command = app.add_subcommand(
+      "run", "Run a command with our devices: verbena run [OPTIONS] -- COMMAND [ARGUMENTS]");
+  options->add_to(*command);
+  command->footer(footer());
+  command->callback([options, &status, &program] { status = run(*options, program); });
+}
+
+}  // namespace verbena::cli
