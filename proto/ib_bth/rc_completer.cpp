@@ -65,7 +65,9 @@ RcRequester::Outcome RcRequester::on_response(TransportEnv& env, const PacketVie
     case Operation::read_response:
       return on_read_response(env, packet);
     case Operation::atomic_acknowledge:
-      return on_atomic_acknowledge(env, packet);
+      // Most responders refuse an atomic by an Acknowledge, some by an ATOMIC Acknowledge.
+      return packet.aeth().syndrome().kind() == AethKind::ack ? on_atomic_acknowledge(env, packet)
+                                                              : on_acknowledge(env, packet);
     default:
       break;
   }
