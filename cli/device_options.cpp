@@ -26,6 +26,17 @@ std::string DeviceOptions::value_of(const char* variable) const {
   return value == nullptr ? "" : value;
 }
 
+std::string DeviceOptions::in_words_of_options(std::string error) const {
+  for (const ports::EnvironmentVariable& variable : ports::environment_variables()) {
+    const std::string name = variable.name;
+    const std::size_t at = error.find(name);
+    if (variable.option != nullptr && values_.contains(name) && at != std::string::npos) {
+      error.replace(at, name.size(), variable.option);
+    }
+  }
+  return error;
+}
+
 ports::Environment DeviceOptions::environment() const {
   return [this, process = ports::process_environment()](const char* name) -> const char* {
     const auto option = values_.find(name);

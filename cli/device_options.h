@@ -27,6 +27,9 @@ class DeviceOptions {
   void set(const std::string& variable, std::string value) { values_[variable] = std::move(value); }
   /// The value of an option or else of the process's variable; empty if neither is set.
   [[nodiscard]] std::string value_of(const char* variable) const;
+  /// An error of load_devices() in the words of the command line: it names the option that was
+  /// given instead of the variable.
+  [[nodiscard]] std::string in_words_of_options(std::string error) const;
   /// The environment that a program sees: this process's, with the options in front.
   [[nodiscard]] ports::Environment environment() const;
 

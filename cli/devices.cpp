@@ -92,7 +92,7 @@ nlohmann::ordered_json to_json(const ListedDevice& device) {
 int list_devices(const DeviceOptions& options, bool is_json) {
   auto configs = ports::load_devices(options.environment());
   if (!configs) {
-    fmt::print(stderr, "verbena: {}\n", configs.error());
+    fmt::print(stderr, "verbena: {}\n", options.in_words_of_options(configs.error()));
     return exit_usage;
   }
   auto json = nlohmann::ordered_json::array();

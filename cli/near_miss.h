@@ -8,8 +8,8 @@
 
 namespace verbena::cli {
 
-/// The candidate with the smallest edit distance (insert, delete, replace a character), if that is
-/// at most a third of the word's length.
+/// The candidate with the smallest edit distance (insert, delete, replace a character, swap two
+/// neighbours), if that is at most a third of the word's length.
 [[nodiscard]] std::optional<std::string> near_miss(std::string_view word,
                                                    std::span<const std::string> candidates);
 

@@ -89,14 +89,13 @@ void warn_if_privileged(const std::string& program) {
   }
 }
 
-void set_environment(const DeviceOptions& options, const std::string& library_directory_name) {
+void set_environment(const DeviceOptions& options, const std::string& libraries) {
   for (const auto& [variable, value] : options.values()) {
     ::setenv(variable.c_str(), value.c_str(), 1);
   }
   const char* before = std::getenv(library_path_variable);
-  const std::string path = before == nullptr || *before == '\0'
-                               ? library_directory_name
-                               : library_directory_name + ":" + before;
+  const std::string path =
+      before == nullptr || *before == '\0' ? libraries : libraries + ":" + before;
   ::setenv(library_path_variable, path.c_str(), 1);
 }
 
@@ -133,7 +132,7 @@ int run(DeviceOptions& options, const std::vector<std::string>& program) {
     options.set(ports::env::config, fs::absolute(config).string());
   }
   if (const auto devices = ports::load_devices(options.environment()); !devices) {
-    return complain(exit_usage, devices.error());
+    return complain(exit_usage, options.in_words_of_options(devices.error()));
   }
   const std::optional<std::string> file = find_program(program[0]);
   if (!file) {

@@ -79,7 +79,7 @@ def test_a_command_that_cannot_be_executed(host, tmp_path):
 
 
 @pytest.mark.parametrize("options, words", [
-    (["--mtu", "1000"], ["1000", "256, 512, 1024, 2048"]),
+    (["--mtu", "1000"], ["--mtu: ", "1000", "256, 512, 1024, 2048"]),
     (["--address", "192.0.2.1"], ["192.0.2.1"]),
     (["--interface", "nosuch0"], ["nosuch0"]),
     (["--config", "/no/such/file.toml"], ["/no/such/file.toml", "No such file"]),

@@ -44,6 +44,8 @@ COMPARED = {
 }
 # The same in tshark for RETH and AtomicETH.
 ADDRESSES = {"infiniband.reth.va": "va", "infiniband.reth.r_key": "rkey"}
+# What tshark shows as bytes.
+BYTES = {"infiniband.immdt", "infiniband.ieth"}
 ICRC = "infiniband.invariant.crc"
 
 
@@ -70,8 +72,12 @@ def number(value) -> int | None:
     return int(value, 0) if isinstance(value, str) else int(value)
 
 
-def number_of_tshark(value: str) -> int | None:
-    return int(value == "True") if value in ("True", "False") else number(value)
+def number_of_tshark(name: str, values: str) -> int | None:
+    """tshark has some fields twice: in their place and for filters."""
+    value = values.split(tshark_clean.VALUES_BETWEEN)[0]
+    if value in ("True", "False"):
+        return int(value == "True")
+    return number(f"0x{value}" if value and name in BYTES else value)
 
 
 def disagreements(rows: list[list[str]], packets: list[dict]) -> list[str]:
@@ -85,7 +91,7 @@ def disagreements(rows: list[list[str]], packets: list[dict]) -> list[str]:
         addressed = packet.get("reth") or packet.get("atomic_eth") or {}
         ours |= {name: addressed.get(field) for name, field in ADDRESSES.items()}
         for name in [*COMPARED, *ADDRESSES]:
-            if number_of_tshark(theirs[name]) != number(ours[name]):
+            if number_of_tshark(name, theirs[name]) != number(ours[name]):
                 found.append(f"frame {packet['frame']['number']}: {name} is {theirs[name]!r} to "
                              f"tshark, {ours[name]!r} to the dump")
         # tshark shows the bytes in the order of the wire, the least significant one first.

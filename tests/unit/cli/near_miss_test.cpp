@@ -14,6 +14,7 @@ TEST_CASE("a mistyped word is near to what was meant") {
   CHECK(near_miss("dumpp", commands) == "dump");
   CHECK(near_miss("device", commands) == "devices");
   CHECK(near_miss("verison", commands) == "version");
+  CHECK(near_miss("rnu", commands) == "run");
 }
 
 TEST_CASE("a word that is near to nothing gives no suggestion") {
