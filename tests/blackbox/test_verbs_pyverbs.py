@@ -1,0 +1,64 @@
+"""rdma-core's own test-suite for verbs, pyverbs, on the emulated NIC.
+
+It skips what a device says it doesn't support; so that losing a capability shows, the tests that
+must pass are listed in pyverbs_passing.txt. All others must be skipped: a failure is never expected.
+"""
+
+from __future__ import annotations
+
+import gzip
+import pathlib
+import re
+
+import pytest
+
+import hosts
+
+# Where Debian's python3-pyverbs puts the suite, most of it compressed.
+SUITE = pathlib.Path("/usr/share/doc/rdma-core/tests")
+PASSING = pathlib.Path(__file__).with_name("pyverbs_passing.txt")
+TIMEOUT_S = 300.0
+
+# "test_pd (tests.test_pd.PDTest.test_pd)", perhaps a line of description, " ... ok"; the test's own
+# output may stand before the word.
+RESULT = re.compile(
+    r"^\w+ \((tests\.[\w.]+)\)(?:\n[^\n]*?)? \.\.\. (?:[^\n]*\n)?(ok|skipped|FAIL|ERROR)", re.M)
+
+
+@pytest.fixture
+def suite(tmp_path) -> pathlib.Path:
+    if not SUITE.is_dir():
+        pytest.fail(f"{SUITE} doesn't exist: install python3-pyverbs, with its documentation")
+    directory = tmp_path / "tests"
+    directory.mkdir()
+    for source in SUITE.iterdir():
+        if source.suffix == ".gz":
+            (directory / source.stem).write_bytes(gzip.decompress(source.read_bytes()))
+        elif source.suffix == ".py":
+            (directory / source.name).write_bytes(source.read_bytes())
+    return directory
+
+
+def test_pyverbs_suite(host, suite):
+    program = host.run("/usr/bin/python3", str(suite / "run_tests.py"), "--dev", "verbena0", "-v",
+                       timeout_s=TIMEOUT_S).succeed()
+    results = dict(RESULT.findall(program.err))
+    announced = int(re.search(r"^Ran (\d+) tests", program.err, re.M)[1])
+    assert len(results) == announced, program.report()
+    passed = {name for name, result in results.items() if result == "ok"}
+    expected = {line for line in PASSING.read_text().splitlines() if not line.startswith("#")}
+    assert passed >= expected, f"no longer passing: {sorted(expected - passed)}"
+    assert passed <= expected, f"now passing, add to {PASSING.name}: {sorted(passed - expected)}"
+
+
+def test_every_extension_module_of_pyverbs_resolves(host):
+    """Python loads them lazily: a symbol that is missing would show in one test only."""
+    modules = sorted(pathlib.Path("/usr/lib/python3/dist-packages/pyverbs").rglob("*.so"))
+    assert len(modules) > 20, "python3-pyverbs is not installed"
+    for module in modules:
+        program = host.run_bare("ldd", "-r", str(module), variables={
+            "LD_LIBRARY_PATH": str(hosts.LIBRARIES)}).succeed()
+        # Symbols of the interpreter itself resolve inside Python only.
+        unresolved = [line for line in (program.out + program.err).splitlines()
+                      if re.search(r"undefined symbol: (_*ibv|rdma|_*verbs)|not found", line)]
+        assert unresolved == [], f"{module}: {unresolved}"
