@@ -45,7 +45,7 @@ MAY_INCLUDE = {
     "verbs": WORLD | {"ports"},
     "cli": WORLD | {"ports", "sim"},
     "bench": WORLD | {"ports", "sim", "tests"},
-    "fuzz": WORLD | {"ports", "sim", "tests"},
+    "fuzz": WORLD | {"ports", "sim", "cli"},
     "tests": WORLD | {"ports", "sim", "verbs", "cli"},
 }
 
@@ -231,20 +231,19 @@ def sources_listed(tree: Tree) -> Iterator[Finding]:
 
 
 def tests_registered(tree: Tree) -> Iterator[Finding]:
-    """Every Python file under tests/ is collected by pytest, run by CMake, or imported."""
+    """Every Python file under tests/ is collected by pytest, or imported or run by another."""
     scripts = {path: text for path, text in tree.items()
                if path.startswith("tests/") and path.endswith(".py")}
-    imported = set()
-    for text in scripts.values():
-        imported.update(re.findall(r"^\s*(?:from|import)\s+([\w.]+)", text, re.MULTILINE))
-    imported_stems = {name.split(".")[-1] for name in imported}
-    commands = "\n".join(text for path, text in tree.items() if path.endswith("CMakeLists.txt"))
     for path in scripts:
-        folder, name = posixpath.split(path)
-        collected = folder.startswith("tests/blackbox") and (
-            re.fullmatch(r"test_\w+\.py|conftest\.py", name) is not None)
-        run = re.search(rf"(?<!\w){re.escape(name)}\b", commands) is not None
-        if not (collected or run or name[:-len(".py")] in imported_stems or name == "__init__.py"):
+        name = posixpath.basename(path)
+        if name == "__init__.py" or (path.startswith("tests/blackbox/") and (
+                re.fullmatch(r"test_\w+\.py|conftest\.py", name))):
+            continue
+        module = re.escape(name[:-len(".py")])
+        uses = re.compile(rf"^\s*(from|import)\s+([\w.]+\.)?{module}\b"
+                          rf"|(?<!\w){module}\.py\b", re.MULTILINE)
+        if not any(uses.search(text) for other, text in tree.items()
+                   if other != path and (other in scripts or other.endswith("CMakeLists.txt"))):
             yield Finding(path, 1, "no test runs or imports this file")
 
 
