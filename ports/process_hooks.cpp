@@ -51,16 +51,18 @@ void at_exit() {
   }
 }
 
-void install_handlers() {
-  pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child);
-  std::atexit(&at_exit);
-}
-
 }  // namespace
 
-void add_process_hook(ProcessHook& hook) {
+void install_process_handlers() {
   static std::once_flag installed;
-  std::call_once(installed, &install_handlers);
+  std::call_once(installed, [] {
+    pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child);
+    std::atexit(&at_exit);
+  });
+}
+
+void add_process_hook(ProcessHook& hook) {
+  install_process_handlers();
   const std::lock_guard guard(registry().mutex);
   registry().hooks.push_back(&hook);
 }

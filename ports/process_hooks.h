@@ -15,8 +15,12 @@ class ProcessHook {
   virtual void at_exit() = 0;
 };
 
-/// From now on `hook` is called. Never before this file's handlers are installed, so the first call
-/// installs them.
+/// Installs the handlers for fork() and exit(), once. Who opens engines under a lock of his own,
+/// and locks it around fork(), calls this before pthread_atfork(): the handlers installed last run
+/// first before a fork, so that his lock is taken before those of the engines, as in opening one.
+void install_process_handlers();
+
+/// From now on `hook` is called; installs the handlers.
 void add_process_hook(ProcessHook& hook);
 /// When this returns, `hook` is not called any more. No effect in a child of fork().
 void remove_process_hook(ProcessHook& hook);

@@ -66,6 +66,9 @@ std::uint32_t AsyncQueue::forget(const std::uint32_t* delivered) noexcept {
 using namespace verbena::verbs;
 
 VERBENA_EXPORT int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
+  if (Context::of(context).is_dead()) {
+    return minus_one(EIO);  // The descriptor is shared with the parent, whose events these are.
+  }
   const Errno error = Context::of(context).async.pop(*event);
   return error == 0 ? 0 : minus_one(error);
 }

@@ -81,6 +81,9 @@ VERBENA_EXPORT int ibv_destroy_comp_channel(ibv_comp_channel* base) {
 }
 
 VERBENA_EXPORT int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
+  if (Context::of(channel->context).is_dead()) {
+    return minus_one(EIO);  // The descriptor is shared with the parent, whose events these are.
+  }
   const auto taken = CompChannel::of(channel).pop();
   if (!taken) {
     return minus_one(taken.error());

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ports/log.h"
+#include "ports/process_hooks.h"
 #include "verbs/errors.h"
 
 namespace verbena::verbs {
@@ -48,6 +49,7 @@ class Registry {
  private:
   Registry() {
     // A child must not inherit the lock from a thread that it doesn't have.
+    ports::install_process_handlers();
     pthread_atfork([] { get().mutex.lock(); }, [] { get().mutex.unlock(); },
                    [] { get().mutex.unlock(); });
   }

@@ -1,7 +1,7 @@
 """rdma-core's own test-suite for verbs, pyverbs, on the emulated NIC.
 
 It skips what a device says it doesn't support; so that losing a capability shows, the tests that
-must pass are listed in pyverbs_passing.txt. All others must be skipped: a failure is never expected.
+must pass are listed in pyverbs_passing.txt. All others must be skipped; none may fail.
 """
 
 from __future__ import annotations

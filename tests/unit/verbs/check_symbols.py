@@ -13,7 +13,8 @@ def exported(library):
     dump = subprocess.run(["objdump", "-T", library], capture_output=True, text=True, check=True)
     for line in dump.stdout.splitlines():
         # 0000000000012340 g    DF .text  0000000000000056 (IBVERBS_1.0) ibv_reg_mr
-        match = re.match(r"[0-9a-f]{16} .{6}(.) (\S+)\s+[0-9a-f]{16}\s+(\(?)(\S+?)\)?\s+(\S+)$", line)
+        match = re.match(r"[0-9a-f]{16} .{6}(.) (\S+)\s+[0-9a-f]{16}\s+(\(?)(\S+?)\)?\s+(\S+)$",
+                         line)
         if match is None:
             continue
         kind, section, old, version, name = match.groups()

@@ -41,6 +41,11 @@ TEST_CASE("in a child, inherited objects answer EIO and can be destroyed") {
     if (ibv_post_send(pair.a.qp.get(), &wr, &bad) != EIO) return 1;
     if (ibv_poll_cq(pair.a.cq.get(), 1, &wc) != -1) return 2;
     if (ibv_req_notify_cq(pair.a.cq.get(), 0) != EIO) return 3;
+    ibv_cq* cq = nullptr;
+    void* cq_context = nullptr;
+    if (ibv_get_cq_event(pair.a.channel.get(), &cq, &cq_context) != -1 || errno != EIO) return 11;
+    ibv_async_event event{};
+    if (ibv_get_async_event(pair.a.context.get(), &event) != -1 || errno != EIO) return 12;
     if (ibv_alloc_pd(pair.a.context.get()) != nullptr || errno != EIO) return 4;
     if (ibv_destroy_qp(pair.a.qp.get()) != 0) return 5;
     if (ibv_destroy_cq(pair.a.cq.get()) != 0) return 6;
