@@ -21,14 +21,21 @@ constexpr std::uint32_t batch_frames_max = 64;
 constexpr int command_batches_max = 4;
 /// For so long nobody runs the NIC after an application stopped spinning.
 constexpr Duration polling_grace = 1ms;
-/// An application spins when it polls this often in a row, each time this soon after the last.
-constexpr std::uint32_t spinning_streak = 64;
+/// An application spins when it polls this often in a row, each time this soon after the last; the
+/// longer streak is wanted of one that was trusted too early.
+constexpr std::uint64_t streak_wanted_min = 64;
+constexpr std::uint64_t streak_wanted_max = 1U << 20;
 constexpr Duration spinning_gap_max = 10us;
-/// Or, seen by the thread while it is busy: this often in such a period.
+/// The same as the thread sees it: this many polls in each such window.
 constexpr Duration spinning_window = 100us;
 constexpr std::uint64_t spinning_window_polls = 20;
-/// Or, seen by the thread while it watches: this often in polling_grace.
-constexpr std::uint64_t spinning_grace_polls = 20;
+/// An application that has polled in vain so often gives its processor away now and then: the peer
+/// that it waits for may need it.
+constexpr std::uint32_t idle_polls_before_yield = 1024;
+constexpr std::uint32_t idle_polls_between_yields = 64;
+/// The thread works for microseconds and should do so at once, also where spinning programs occupy
+/// all processors. The shortest slice that Linux allows.
+constexpr Duration thread_slice = 100us;
 /// fork() and exit() don't wait longer for a lock whose holder may never come back: the thread that
 /// holds it may be the one that forks or exits, in a signal handler.
 constexpr Duration hook_patience = 200ms;
@@ -64,7 +71,8 @@ EngineLoop::EngineLoop(const DeviceConfig& config, EngineListener& listener,
     : listener_(listener),
       port_(std::move(port)),
       fabric_(&fabric),
-      nic_(config.profile, nic_config(config), sys::random_bits()) {
+      nic_(config.profile, nic_config(config), sys::random_bits()),
+      poll_streak_wanted_(streak_wanted_min) {
   add_process_hook(*this);
 }
 
@@ -95,7 +103,7 @@ Result<void, int> EngineLoop::start() {
   return {};
 }
 
-bool EngineLoop::run_batch(bool receive) {
+EngineLoop::Batch EngineLoop::run_batch(bool receive) {
   now_ = Engine::now();
   port_->begin_batch(now_);
   const std::uint32_t received = receive ? port_->poll_receive(*this, batch_frames_max) : 0;
@@ -105,7 +113,8 @@ bool EngineLoop::run_batch(bool receive) {
   const auto status = nic_.poll_transmit(now_, *port_, batch_frames_max);
   port_->flush();
   deliver_events();
-  return received == batch_frames_max || status == nic::TransmitStatus::more;
+  return {.received = received,
+          .more = received == batch_frames_max || status == nic::TransmitStatus::more};
 }
 
 void EngineLoop::deliver_events() {
@@ -123,7 +132,7 @@ void EngineLoop::run_effects() {
   }
   bool more = true;
   for (int batch = 0; more && batch < command_batches_max; ++batch) {
-    more = run_batch(false);
+    more = run_batch(false).more;
   }
   kick_if_due(more);
 }
@@ -140,17 +149,25 @@ bool EngineLoop::try_progress() {
   if (dead_ || !lock_.try_lock()) {
     return false;
   }
-  const std::lock_guard guard(lock_, std::adopt_lock);
-  const bool more = run_batch(true);
-  note_poll(now_);
-  kick_if_due(more);
+  bool yield = false;
+  {
+    const std::lock_guard guard(lock_, std::adopt_lock);
+    const Batch batch = run_batch(true);
+    note_poll(now_);
+    kick_if_due(batch.more);
+    idle_polls_ = batch.received == 0 && !batch.more ? idle_polls_ + 1 : 0;
+    yield = idle_polls_ >= idle_polls_before_yield && idle_polls_ % idle_polls_between_yields == 0;
+  }
+  if (yield) {
+    sys::yield();
+  }
   return true;
 }
 
 void EngineLoop::note_poll(Time time) {
   if (mode_ == Mode::asleep) {
     poll_streak_ = time - last_poll_ <= spinning_gap_max ? poll_streak_ + 1 : 0;
-    if (poll_streak_ >= spinning_streak) {
+    if (poll_streak_ >= poll_streak_wanted_) {
       mode_ = Mode::watching;
       port_->finish_sleep();
       port_->wake();
@@ -174,9 +191,10 @@ void* EngineLoop::thread_entry(void* self) {
 }
 
 void EngineLoop::thread_main() {
+  sys::prefer_short_slices(thread_slice);
   {
     const std::lock_guard guard(lock_);
-    window_start_ = Engine::now();
+    start_running();
     while (!stop_) {
       if (mode_ == Mode::watching) {
         watch();
@@ -190,7 +208,7 @@ void EngineLoop::thread_main() {
 }
 
 void EngineLoop::serve() {
-  if (!run_batch(true)) {
+  if (!run_batch(true).more) {
     go_to_sleep();
     return;
   }
@@ -198,12 +216,20 @@ void EngineLoop::serve() {
   if (now_ - window_start_ < spinning_window) {
     return;
   }
-  const std::uint64_t polls = polls_.load(std::memory_order_relaxed);
-  if (polls - window_polls_ >= spinning_window_polls) {
+  const std::uint64_t polls = polls_.load(std::memory_order_relaxed) - window_polls_;
+  poll_streak_ = polls >= spinning_window_polls ? poll_streak_ + polls : 0;
+  if (poll_streak_ >= poll_streak_wanted_) {
     mode_ = Mode::watching;
   }
   window_start_ = now_;
-  window_polls_ = polls;
+  window_polls_ += polls;
+}
+
+void EngineLoop::start_running() {
+  mode_ = Mode::running;
+  poll_streak_ = 0;
+  window_start_ = Engine::now();
+  window_polls_ = polls_.load(std::memory_order_relaxed);
 }
 
 void EngineLoop::go_to_sleep() {
@@ -221,9 +247,7 @@ void EngineLoop::go_to_sleep() {
   }
   port_->finish_sleep();
   if (mode_ == Mode::asleep) {
-    mode_ = Mode::running;
-    window_start_ = Engine::now();
-    window_polls_ = polls_.load(std::memory_order_relaxed);
+    start_running();
   }
 }
 
@@ -231,12 +255,19 @@ void EngineLoop::watch() {
   const std::uint64_t polls_before = polls_.load(std::memory_order_relaxed);
   sleep_unlocked(polling_grace);
   port_->finish_sleep();
-  const std::uint64_t polls = polls_.load(std::memory_order_relaxed);
-  if (polls - polls_before < spinning_grace_polls) {
-    mode_ = Mode::running;
-    window_start_ = Engine::now();
-    window_polls_ = polls;
+  const std::uint64_t polls = polls_.load(std::memory_order_relaxed) - polls_before;
+  constexpr std::uint64_t windows = polling_grace / spinning_window;
+  if (polls >= windows * spinning_window_polls) {
+    learn(false);
+    return;
   }
+  start_running();
+  learn(run_batch(true).received > 0);
+}
+
+void EngineLoop::learn(bool frames_waited) {
+  poll_streak_wanted_ = frames_waited ? std::min(poll_streak_wanted_ * 4, streak_wanted_max)
+                                      : std::max(poll_streak_wanted_ / 2, streak_wanted_min);
 }
 
 void EngineLoop::sleep_unlocked(std::optional<Duration> timeout) {

@@ -68,8 +68,13 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
  private:
   enum class Mode : std::uint8_t { running, asleep, watching };
 
-  /// One batch: receive, timers, send, events. True if there is more to do at once.
-  bool run_batch(bool receive);
+  struct Batch {
+    std::uint32_t received = 0;
+    /// There is more to do at once.
+    bool more = false;
+  };
+  /// Receives, serves timers, sends, tells events.
+  Batch run_batch(bool receive);
   void deliver_events();
   /// Wakes the thread if it means to sleep longer than the Nic's next deadline.
   void kick_if_due(bool more);
@@ -83,6 +88,9 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
   /// Unlocks, sleeps until a doorbell or for `timeout`, and locks again.
   void sleep_unlocked(std::optional<Duration> timeout);
   void note_poll(Time time);
+  void start_running();
+  /// The thread took over from a spinning application; `frames_waited` tells whether too late.
+  void learn(bool frames_waited);
   /// Without the lock: tells the thread to end and waits, for at most `limit`. False if it goes on.
   bool stop_thread(Duration limit);
 
@@ -98,10 +106,14 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
   Mode mode_ = Mode::running;
   /// asleep: when the thread means to wake by itself.
   Time wake_time_ = Time::min();
-  /// asleep: polls in a row, each soon after the one before.
-  std::uint32_t poll_streak_ = 0;
+  /// Polls in a row, each soon after the one before: counted one by one while asleep, by the window
+  /// while running.
+  std::uint64_t poll_streak_ = 0;
+  std::uint64_t poll_streak_wanted_;
   Time last_poll_{};
-  /// running: beginning of the period in which polls are counted.
+  /// Polls in a row that found nothing to do.
+  std::uint32_t idle_polls_ = 0;
+  /// running: beginning of the window in which polls are counted.
   Time window_start_{};
   std::uint64_t window_polls_ = 0;
   /// Attempts to poll, those that found the lock taken included. Changed without the lock; a lost

@@ -218,6 +218,26 @@ void futex_wake_all(const std::uint32_t* word) {
   call(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0);
 }
 
+void yield() { call(SYS_sched_yield); }
+
+void prefer_short_slices(Duration slice) {
+  // struct sched_attr of sched_setattr(2), as far as it is used; glibc 2.36 has no declaration.
+  struct {
+    std::uint32_t size;
+    std::uint32_t policy;
+    std::uint64_t flags;
+    std::int32_t nice;
+    std::uint32_t priority;
+    std::uint64_t runtime;
+    std::uint64_t deadline;
+    std::uint64_t period;
+  } attributes{};
+  static_assert(sizeof(attributes) == 48);
+  call(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0);
+  attributes.runtime = static_cast<std::uint64_t>(slice.count());
+  call(SYS_sched_setattr, 0, &attributes, 0);
+}
+
 unsigned effective_user_id() { return static_cast<unsigned>(call(SYS_geteuid)); }
 
 int process_id() { return int_call(SYS_getpid); }

@@ -102,6 +102,12 @@ void futex_wait(const std::uint32_t* word, std::uint32_t expected,
 void futex_wake_one(const std::uint32_t* word);
 void futex_wake_all(const std::uint32_t* word);
 
+/// Lets another thread have this processor, if one waits for it.
+void yield();
+/// Asks the scheduler to run the calling thread soon after it wakes, and then only briefly: a short
+/// slice in SCHED_OTHER, for which no privilege is needed. Kernels before 6.12 ignore it.
+void prefer_short_slices(Duration slice);
+
 [[nodiscard]] unsigned effective_user_id();
 [[nodiscard]] int process_id();
 /// 64 random bits from the kernel.

@@ -2,80 +2,29 @@
 // find goes back in their exit status.
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 
-#include <cerrno>
+#include <algorithm>
 
+#include "child_process.h"
 #include "fabric_fixture.h"
 
 namespace verbena::ports {
 namespace {
 
 using test::eventually;
+using test::exit_status_of;
 using test::has_pattern;
+using test::in_child;
+using test::kill_and_reap;
 using test::open_port;
 using test::PortWithQpns;
 using test::RecordingHandler;
+using test::Rendezvous;
 using test::send;
 using test::TemporaryDirectory;
+using test::wait_for_ever;
 
 constexpr std::uint32_t many = 1U << 20;
-
-/// Runs `body` in a child.
-template <class Body>
-pid_t in_child(Body body) {
-  const pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    _exit(body());
-  }
-  return child;
-}
-
-int exit_status_of(pid_t child) {
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  REQUIRE(WIFEXITED(status));
-  return WEXITSTATUS(status);
-}
-
-/// Until somebody kills this process.
-[[noreturn]] void wait_for_ever() {
-  for (;;) {
-    pause();
-  }
-}
-
-void kill_and_reap(pid_t child) {
-  kill(child, SIGKILL);
-  waitpid(child, nullptr, 0);
-}
-
-/// A pipe by which a child tells its parent how far it is.
-class Rendezvous {
- public:
-  Rendezvous() { REQUIRE(pipe(fds_) == 0); }
-  ~Rendezvous() {
-    close(fds_[0]);
-    close(fds_[1]);
-  }
-  Rendezvous(const Rendezvous&) = delete;
-  Rendezvous& operator=(const Rendezvous&) = delete;
-
-  template <class T>
-  void tell_parent(T value) const {
-    REQUIRE(write(fds_[1], &value, sizeof(value)) == sizeof(value));
-  }
-  template <class T>
-  T hear_child() const {
-    T value{};
-    REQUIRE(read(fds_[0], &value, sizeof(value)) == sizeof(value));
-    return value;
-  }
-
- private:
-  int fds_[2]{};
-};
 
 /// Answers each frame with its like until `count` have come; 0 if all were right.
 int echo(const std::string& path, Qpn partner, const Rendezvous& rendezvous, std::uint64_t count) {
