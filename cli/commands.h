@@ -6,7 +6,7 @@
 #include <vector>
 
 // CLI11 is slow to compile.
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): the library chose it
 class App;
 }
 

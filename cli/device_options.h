@@ -9,7 +9,7 @@
 #include "ports/device_config.h"
 
 // CLI11 is slow to compile.
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): the library chose it
 class App;
 }
 

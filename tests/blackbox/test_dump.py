@@ -1,5 +1,5 @@
-"""`verbena dump`, against tshark and against an ICRC checker of its own; and captures: what programs
-send under `verbena run --capture` is what Wireshark expects."""
+"""`verbena dump`, against tshark and against an ICRC checker of its own; and captures: what
+programs send under `verbena run --capture` is what Wireshark expects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import subprocess
 import pytest
 
 import hosts
-from tools import icrc_check, tshark_clean
+import tools.icrc_check as icrc_check
+import tools.tshark_clean as tshark_clean
 
 CAPTURES = sorted((hosts.ROOT / "tests" / "data" / "captures").glob("*.pcap"))
 SEND = hosts.ROOT / "tests" / "data" / "captures" / "v4_rc_send.pcap"
@@ -293,6 +294,17 @@ def test_a_capture_is_shown_live(host, tmp_path):
     assert sum("SEND" in line for line in lines) >= 10
     # What the program prints isn't mixed with its capture.
     assert "5 iters" in errors.read_text()
+
+
+def test_a_fifo_takes_a_capture(host, tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = host.start_bare(str(hosts.VERBENA), "dump", str(fifo))
+    host.pair("ibv_rc_pingpong", "-g", "0", "-n", "5",
+              client_how={"options": ["--capture", str(fifo)]})
+    lines = reader.succeed().out.splitlines()
+    assert sum("SEND" in line for line in lines) >= 10
+    assert all("ICRC good" in line for line in lines)
 
 
 def test_each_process_of_a_command_has_a_capture_of_its_own(host, tmp_path):
