@@ -48,7 +48,7 @@ struct RcConnection {
 struct RcRequesterConfig {
   Psn first_psn;
   /// How long to wait for an acknowledgement; nullopt: for ever.
-  std::optional<Duration> ack_timeout;
+  std::optional<Duration> ack_timeout{};
   /// Attempts after the first one, 0 to 7.
   std::uint8_t retry_cnt = 7;
   /// RNR NAKs to put up with, 0 to 6; 7: any number (IBTA vol 1, 9.7.5.2.8).
