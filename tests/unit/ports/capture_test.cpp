@@ -6,10 +6,10 @@
 #include <chrono>
 #include <optional>
 
-#include "fabric_fixture.h"
 #include "pcap/reader.h"
 #include "ports/capture_port.h"
 #include "ports/engine.h"
+#include "tests/unit/ports/fabric_fixture.h"
 
 namespace verbena::ports {
 namespace {

@@ -5,7 +5,7 @@
 #include "ports/device_config.h"
 #include "ports/interfaces.h"
 #include "proto/roce/gid.h"
-#include "support.h"
+#include "tests/unit/ports/support.h"
 
 namespace verbena::ports {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "ports/engine.h"
 #include "proto/roce/gid.h"
-#include "support.h"
+#include "tests/unit/ports/support.h"
 
 namespace verbena::ports::test {
 

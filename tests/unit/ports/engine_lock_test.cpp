@@ -1,7 +1,7 @@
 // The engine's lock: exclusion, and that the thread that runs the NIC for long lets others in.
 #include "ports/engine_lock.h"
 
-#include "support.h"
+#include "tests/unit/ports/support.h"
 
 namespace verbena::ports {
 namespace {

@@ -1,9 +1,9 @@
 // Engines and the life of their processes: fork, exit, sudden death, a debugger's pause.
 #include <cstdlib>
 
-#include "child_process.h"
-#include "engine_fixture.h"
 #include "pcap/reader.h"
+#include "tests/unit/ports/child_process.h"
+#include "tests/unit/ports/engine_fixture.h"
 
 namespace verbena::ports {
 namespace {

@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine_fixture.h"
 #include "pcap/reader.h"
 #include "ports/fabric.h"
+#include "tests/unit/ports/engine_fixture.h"
 
 namespace verbena::ports {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ports/fabric_port.h"
-#include "support.h"
+#include "tests/unit/ports/support.h"
 
 namespace verbena::ports::test {
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "fabric_fixture.h"
+#include "tests/unit/ports/fabric_fixture.h"
 
 namespace verbena::ports {
 namespace {

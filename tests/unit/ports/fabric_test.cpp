@@ -10,7 +10,7 @@
 #include <set>
 
 #include "ports/fabric_file.h"
-#include "support.h"
+#include "tests/unit/ports/support.h"
 
 namespace verbena::ports {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "child_process.h"
-#include "fabric_fixture.h"
+#include "tests/unit/ports/child_process.h"
+#include "tests/unit/ports/fabric_fixture.h"
 
 namespace verbena::ports {
 namespace {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "ports/fabric_ring.h"
-#include "support.h"
+#include "tests/unit/ports/support.h"
 
 namespace verbena::ports {
 namespace {
