@@ -240,8 +240,8 @@ def tests_registered(tree: Tree) -> Iterator[Finding]:
                 re.fullmatch(r"test_\w+\.py|conftest\.py", name))):
             continue
         module = re.escape(name[:-len(".py")])
-        uses = re.compile(rf"^\s*(from|import)\s+([\w.]+\.)?{module}\b"
-                          rf"|(?<!\w){module}\.py\b", re.MULTILINE)
+        uses = re.compile(rf"^\s*(from|import)\s[^\n]*\b{module}\b|(?<!\w){module}\.py\b",
+                          re.MULTILINE)
         if not any(uses.search(text) for other, text in tree.items()
                    if other != path and (other in scripts or other.endswith("CMakeLists.txt"))):
             yield Finding(path, 1, "no test runs or imports this file")

@@ -175,8 +175,9 @@ class Registration(unittest.TestCase):
     def test_a_python_test_that_is_collected_run_or_imported_is_fine(self):
         self.assertEqual(
             places(rules.tests_registered, {
-                "tests/blackbox/test_run.py": "import tools",
-                "tests/blackbox/tools.py": "",
+                "tests/blackbox/test_run.py": "import program\nfrom tools import icrc, tshark",
+                "tests/blackbox/program.py": "",
+                "tests/blackbox/tools/tshark.py": "",
                 "tests/blackbox/conftest.py": "",
                 "tests/house/check.py": "",
                 "tests/house/CMakeLists.txt": "add_test(check.py)"}),
