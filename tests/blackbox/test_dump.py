@@ -230,6 +230,14 @@ def test_details_have_every_layer(host):
         assert layer in text
 
 
+def test_comments_of_other_programs_are_shown(host, tmp_path):
+    commented = tmp_path / "commented.pcapng"
+    subprocess.run(["editcap", "-a", "2:lost, I think", str(SEND), str(commented)], check=True)
+    lines = dump(host, str(commented))
+    assert lines[1].endswith("  # lost, I think")
+    assert [line for line in lines if "#" in line] == [lines[1]]
+
+
 def test_standard_input_is_shown_as_it_comes():
     """The first packet is shown while the second one hasn't been written yet."""
     content = SEND.read_bytes()
@@ -273,8 +281,12 @@ def test_what_programs_send_is_clean(host, tmp_path):
               client_how={"options": ["--capture", str(client)]})
     # 20 messages each way, each of at least one packet; both ends see the same.
     assert is_clean(host, server) == is_clean(host, client) >= 40
-    directions = {packet["frame"]["direction"] for packet in dump_json(host, client)}
-    assert directions == {"in", "out"}
+    directions = [packet["frame"]["direction"] for packet in dump_json(host, client)]
+    assert set(directions) == {"in", "out"}
+    rows = tshark_clean.fields_of(client, ["frame.interface_name", "frame.packet_flags_direction"])
+    numbers = {"in": 1, "out": 2}
+    assert [(name, int(direction, 0)) for name, direction in rows] == [
+        ("verbena0", numbers[direction]) for direction in directions]
 
 
 def test_a_capture_is_shown_live(host, tmp_path):
