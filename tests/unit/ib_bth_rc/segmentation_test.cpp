@@ -85,6 +85,9 @@ TEST_CASE("ten mebibytes arrive at every path MTU") {
   constexpr std::uint32_t bytes = 10U << 20;
   for (const nic::Mtu mtu : mtus) {
     for (const Kind kind : kinds) {
+      if (kind != Kind::write && mtu != nic::Mtu::mtu_1024) {
+        continue;  // The cut is the same for all; one of each kind is enough of that length.
+      }
       INFO(name_of(kind) << " at MTU " << nic::mtu_bytes(mtu));
       PairOptions options = with_memory(bytes);
       options.keep_log = false;
