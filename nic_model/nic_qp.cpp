@@ -112,7 +112,12 @@ void set_path(Qp& qp, const NicConfig& config) {
       .identification = 0,
       .udp_source_port = av.flow_label != 0 ? roce::udp_source_port(av.flow_label)
                                             : roce::udp_source_port(qp.qpn, qp.attr.dest_qpn)});
-  qp.route = {.source = source, .destination = av.dgid, .destination_qpn = qp.attr.dest_qpn};
+  const roce::Path& path = qp.encapsulation->path();
+  qp.route = {.source = source,
+              .destination = av.dgid,
+              .destination_qpn = qp.attr.dest_qpn,
+              .traffic_class = path.traffic_class,
+              .hop_limit = path.hop_limit};
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ class Encapsulator final : public PacketSink {
   }
 
   void commit(const PacketNote& note) override {
-    encapsulation_.write_prefix(frame_, transport_bytes_);
+    encapsulation_.write_prefix(frame_, transport_bytes_, sink_.way_fields());
     encapsulation_.finish(frame_, transport_bytes_);
     counters_.add(Counter::sent_pkts);
     counters_.add(Counter::tx_bytes, frame_.size());

@@ -47,6 +47,18 @@ struct FrameRoute {
   Gid source;
   Gid destination;
   Qpn destination_qpn{};
+  /// For ways whose IP header somebody else writes: IPv4 type of service, time to live.
+  std::uint8_t traffic_class = 0;
+  std::uint8_t hop_limit = 64;
+};
+
+/// Header fields that the way itself fills in, whatever the sender put there. The ICRC covers them,
+/// so the sender has to know them before.
+struct WayFields {
+  /// IPv4 identification; 0 leaves the sender's.
+  std::uint16_t identification = 0;
+  /// 0 leaves the sender's.
+  std::uint16_t udp_source_port = 0;
 };
 
 /// Takes whole Ethernet frames without FCS. Ports and links implement it.
@@ -56,6 +68,8 @@ class FrameSink {
   /// As PacketSink::reserve(). A destination that does not exist is no reason to refuse: such a
   /// frame is taken and lost, as a network loses it.
   [[nodiscard]] virtual MutableBytes reserve(const FrameRoute& route, std::size_t bytes) = 0;
+  /// What the frame that was reserved last will carry.
+  [[nodiscard]] virtual WayFields way_fields() const { return {}; }
   virtual void commit(const PacketNote& note) = 0;
 };
 

@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::size_t network_offset = inet::ethernet_header_bytes;
 constexpr std::size_t ipv4_total_offset = network_offset + offsetof(inet::Ipv4Header, total_bytes);
+constexpr std::size_t ipv4_identification_offset =
+    network_offset + offsetof(inet::Ipv4Header, identification);
 constexpr std::size_t ipv4_checksum_offset = network_offset + offsetof(inet::Ipv4Header, checksum);
 constexpr std::size_t ipv6_payload_offset =
     network_offset + offsetof(inet::Ipv6Header, payload_bytes);
@@ -112,21 +114,31 @@ std::size_t Encapsulation::frame_bytes(std::size_t transport_bytes) const {
                                            : bytes;
 }
 
-void Encapsulation::write_prefix(MutableBytes frame, std::size_t transport_bytes) const {
+void Encapsulation::write_prefix(MutableBytes frame, std::size_t transport_bytes,
+                                 const WayFields& way) const {
   VERBENA_CHECK(transport_bytes <= transport_bytes_max);
   copy_bytes(frame, ByteView(prefix_).first(prefix_bytes_));
   const std::size_t payload_bytes = transport_bytes + icrc_bytes;
   const std::size_t udp_bytes = inet::udp_header_bytes + payload_bytes;
-  const std::size_t udp_length_offset =
-      prefix_bytes_ - inet::udp_header_bytes + offsetof(inet::UdpHeader, length_bytes);
+  const std::size_t udp_offset = prefix_bytes_ - inet::udp_header_bytes;
+  const std::size_t udp_length_offset = udp_offset + offsetof(inet::UdpHeader, length_bytes);
+  if (way.udp_source_port != 0 && path_.version != Version::v1) {
+    store_u16(frame, udp_offset + offsetof(inet::UdpHeader, source_port), way.udp_source_port);
+  }
   switch (path_.version) {
     case Version::v1:
       store_u16(frame, grh_payload_offset, payload_bytes);
       return;
     case Version::v2_ipv4: {
       const std::size_t total_bytes = inet::ipv4_header_bytes + udp_bytes;
-      // RFC 1071: one more word is added to the sum of the others; the carry comes round.
-      const std::size_t sum = ipv4_sum_ + total_bytes;
+      // RFC 1071: words are added to the sum of the others, the carry comes round. Subtracting a
+      // word is adding its complement.
+      std::size_t sum = ipv4_sum_ + total_bytes;
+      if (way.identification != 0) {
+        store_u16(frame, ipv4_identification_offset, way.identification);
+        sum += std::size_t{0xFFFF} - path_.identification + way.identification;
+        sum = (sum & 0xFFFF) + (sum >> 16);
+      }
       store_u16(frame, ipv4_total_offset, total_bytes);
       store_u16(frame, ipv4_checksum_offset, ~((sum & 0xFFFF) + (sum >> 16)));
       store_u16(frame, udp_length_offset, udp_bytes);

@@ -14,6 +14,7 @@
 #include "proto/inet/headers.h"
 #include "proto/inet/ip_address.h"
 #include "proto/inet/mac_address.h"
+#include "proto/packet_sink.h"
 #include "proto/roce/icrc.h"
 
 namespace verbena::roce {
@@ -67,8 +68,9 @@ class Encapsulation {
   [[nodiscard]] std::size_t frame_bytes(std::size_t transport_bytes) const;
 
   /// Writes the headers in front of a transport packet of `transport_bytes` (at most
-  /// transport_bytes_max). `frame` has at least prefix_bytes().
-  void write_prefix(MutableBytes frame, std::size_t transport_bytes) const;
+  /// transport_bytes_max), with what the way fills in. `frame` has at least prefix_bytes().
+  void write_prefix(MutableBytes frame, std::size_t transport_bytes,
+                    const WayFields& way = {}) const;
 
   /// Writes the ICRC behind the transport packet of `transport_bytes` that now lies in `frame`, and
   /// the Ethernet padding. `frame` has at least frame_bytes(transport_bytes), which is returned.

@@ -134,9 +134,23 @@ TEST_CASE("the IPv4 header checksum is right for every field and length") {
     path.source =
         gid_from_ipv4(inet::Ipv4Address::from_value(static_cast<std::uint32_t>(prng.next())));
     Bytes frame(42, unset);
-    Encapsulation(path).write_prefix(frame, prng.below(transport_bytes_max + 1));
+    const WayFields way{.identification = static_cast<std::uint16_t>(prng.next())};
+    Encapsulation(path).write_prefix(frame, prng.below(transport_bytes_max + 1), way);
     REQUIRE(inet::internet_checksum(ByteView(frame).subspan(14, 20)) == 0);
   }
+}
+
+// A kernel that sends our datagrams numbers them and chooses their port; the ICRC covers both.
+TEST_CASE("what the way fills in is in the frame, and under the ICRC") {
+  const Encapsulation encapsulation(ipv4_path());
+  Bytes frame(encapsulation.frame_bytes(20), std::byte{0});
+  encapsulation.write_prefix(frame, 20, {.identification = 0x1234, .udp_source_port = udp_port});
+  encapsulation.finish(frame, 20);
+  const auto parsed = parse_frame(frame);
+  REQUIRE(parsed);
+  CHECK(parsed->identification == 0x1234);
+  CHECK(parsed->udp_source_port == udp_port);
+  CHECK(parsed->icrc_is_good());
 }
 
 }  // namespace verbena::roce
