@@ -21,6 +21,15 @@ bool pkeys_match(Pkey ours, Pkey theirs) {
   return ((a ^ b) & ~full_member & 0xFFFF) == 0 && ((a | b) & full_member) != 0;
 }
 
+/// The destination is in the GID table, for the version of RoCE that the frame has.
+bool is_ours(const NicConfig& config, const roce::RoceFrame& frame) {
+  const auto type =
+      frame.version == roce::Version::v1 ? GidEntry::Type::roce_v1 : GidEntry::Type::roce_v2;
+  return std::ranges::any_of(config.gids, [&](const GidEntry& entry) {
+    return entry.gid == frame.destination && entry.type == type;
+  });
+}
+
 bool takes_requests(QpState state) {
   return state == QpState::rtr || state == QpState::rts || state == QpState::sqd ||
          state == QpState::sqe;
@@ -59,7 +68,7 @@ RxVerdict Nic::Impl::receive(Time now, ByteView bytes) {
   if (frame->ecn() == ecn_congestion_experienced) {
     counters.add(Counter::np_ecn_marked_roce_packets);
   }
-  if (std::ranges::find(config.gids, frame->destination, &GidEntry::gid) == config.gids.end()) {
+  if (!is_ours(config, *frame)) {
     return RxVerdict::drop(RxCheck::address, Counter::rx_drop_wrong_address);
   }
   const auto packet = ib::PacketView::parse(frame->transport);

@@ -59,6 +59,15 @@ RcRequester::Outcome RcRequester::on_response(TransportEnv& env, const PacketVie
   if (!active_ || !is_in_flight(packet.psn())) {
     return {.verdict = stale(una_, packet.psn())};
   }
+  Outcome outcome = dispatch_response(env, packet);
+  if (outcome.failure == QpFailure::none) {
+    // A request that can't be sent may have become the oldest.
+    outcome.failure = check_local_failure(env);
+  }
+  return outcome;
+}
+
+RcRequester::Outcome RcRequester::dispatch_response(TransportEnv& env, const PacketView& packet) {
   switch (packet.info().operation) {
     case Operation::acknowledge:
       return on_acknowledge(env, packet);
@@ -80,7 +89,7 @@ RcRequester::Outcome RcRequester::on_acknowledge(TransportEnv& env, const Packet
       if (!acknowledge_before(env, packet.psn().next())) {
         return imply_nak(env, packet.psn());
       }
-      return {.verdict = {}, .failure = check_local_failure(env)};
+      return {};
     case AethKind::rnr_nak:
       return on_rnr_nak(env, packet);
     case AethKind::nak:
@@ -157,7 +166,7 @@ RcRequester::Outcome RcRequester::on_read_response(TransportEnv& env, const Pack
     complete_head(env, WcStatus::success);
   }
   on_progress(env);
-  return {.verdict = {}, .failure = check_local_failure(env)};
+  return {};
 }
 
 RcRequester::Outcome RcRequester::on_atomic_acknowledge(TransportEnv& env,
@@ -177,7 +186,7 @@ RcRequester::Outcome RcRequester::on_atomic_acknowledge(TransportEnv& env,
   una_ = una_.next();
   complete_head(env, WcStatus::success);
   on_progress(env);
-  return {.verdict = {}, .failure = check_local_failure(env)};
+  return {};
 }
 
 /// Everything before `psn` is acknowledged. False, and as far as it goes, if a READ or atomic

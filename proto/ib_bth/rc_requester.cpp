@@ -234,7 +234,8 @@ bool RcRequester::emit_data(TransportEnv& env, PacketSink& sink, const SendWqe& 
       static_cast<std::size_t>(std::min<std::uint64_t>(wqe.length - offset, connection_.mtu_bytes));
   const bool last = cursor_.packet + 1 == wqe.psn_count;
   PacketFields fields = fields_of(data_opcode(wqe.opcode, cursor_.packet == 0, last), wqe);
-  fields.solicited = last && wqe.solicited;
+  // A plain WRITE makes no completion that could be solicited (IBTA vol 1, 9.2.3).
+  fields.solicited = last && wqe.solicited && wqe.opcode != WrOpcode::rdma_write;
   // The last packet of a message asks always: who waits for a completion must not wait for the
   // next message.
   fields.ack_request = last || (cursor_.packet + 1) % ack_request_interval == 0;

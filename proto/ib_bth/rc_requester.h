@@ -134,6 +134,7 @@ class RcRequester {
   [[nodiscard]] PacketFields fields_of(Opcode opcode, const SendWqe& wqe) const;
 
   // The way back (rc_completer.cpp).
+  [[nodiscard]] Outcome dispatch_response(TransportEnv& env, const PacketView& packet);
   [[nodiscard]] Outcome on_acknowledge(TransportEnv& env, const PacketView& packet);
   [[nodiscard]] Outcome on_nak(TransportEnv& env, const PacketView& packet);
   [[nodiscard]] Outcome on_rnr_nak(TransportEnv& env, const PacketView& packet);

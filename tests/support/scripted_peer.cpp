@@ -71,10 +71,12 @@ RxVerdict ScriptedPeer::send_frame(ByteView frame) {
   return verdict;
 }
 
-std::vector<std::byte> ScriptedPeer::frame_around(ByteView transport, Address address) const {
-  const roce::Encapsulation encapsulation(
-      path(address == Address::stranger_to_host ? stranger_address : peer_address,
-           address == Address::peer_to_stranger ? stranger_address : host.address));
+std::vector<std::byte> ScriptedPeer::frame_around(ByteView transport, Address address,
+                                                  roce::Version version) const {
+  roce::Path way = path(address == Address::stranger_to_host ? stranger_address : peer_address,
+                        address == Address::peer_to_stranger ? stranger_address : host.address);
+  way.version = version;
+  const roce::Encapsulation encapsulation(way);
   std::vector<std::byte> frame(encapsulation.frame_bytes(transport.size()));
   encapsulation.write_prefix(frame, transport.size());
   copy_bytes(MutableBytes(frame).subspan(encapsulation.prefix_bytes()), transport);

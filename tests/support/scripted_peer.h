@@ -8,6 +8,7 @@
 
 #include "nic_model/nic.h"
 #include "proto/ib_bth/emit.h"
+#include "proto/roce/icrc.h"
 #include "tests/support/connection.h"
 #include "tests/support/host.h"
 #include "tests/support/wire_packet.h"
@@ -44,8 +45,9 @@ class ScriptedPeer {
   RxVerdict send_frame(ByteView frame);
   enum class Address : std::uint8_t { peer_to_host, stranger_to_host, peer_to_stranger };
   /// The frame around any transport bytes, ICRC right (of less than a BTH there is none: zero).
-  [[nodiscard]] std::vector<std::byte> frame_around(ByteView transport,
-                                                    Address address = Address::peer_to_host) const;
+  [[nodiscard]] std::vector<std::byte> frame_around(
+      ByteView transport, Address address = Address::peer_to_host,
+      roce::Version version = roce::Version::v2_ipv4) const;
 
   // The host acts.
   void post(const Work& work);

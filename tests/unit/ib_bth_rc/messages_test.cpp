@@ -223,6 +223,19 @@ TEST_CASE("the solicited event bit is in the last packet only") {
   CHECK(pair.wire(Side::a) == Lines{"send_first 100 +1024", "send_last 101 +476 A SE"});
 }
 
+TEST_CASE("a WRITE asks for a solicited event only if it has an immediate") {
+  Pair pair;
+  const Connection qps = pair.connect();
+  pair.post_recv(Side::b, *qps.b, 7, {});
+  Work plain = pair.a.write(1, {0, 8}, pair.b, 0);
+  Work with_imm = pair.a.write_imm(2, {0, 8}, pair.b, 0, 5);
+  plain.solicited = with_imm.solicited = true;
+  pair.post(Side::a, *qps.a, plain);
+  pair.post(Side::a, *qps.a, with_imm);
+  pair.run_until_idle();
+  CHECK(pair.wire(Side::a) == Lines{"write_only 100 +8 A", "write_only_imm 101 +8 A SE"});
+}
+
 TEST_CASE("both directions of a connection work at once") {
   Pair pair;
   const Connection qps = pair.connect({}, {.sq_psn = Psn(500)});

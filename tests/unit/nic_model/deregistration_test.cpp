@@ -37,6 +37,25 @@ TEST_CASE("the source of a SEND goes in the middle: loc_prot_err") {
   CHECK(nic::state_of(*qps.a) == nic::QpState::err);
 }
 
+TEST_CASE("a request whose memory is gone fails as soon as it is the oldest, by a NAK too") {
+  Pair pair;
+  const Connection qps = pair.connect();
+  nic::Mr& mr = region_of(pair.a);
+  pair.post_recv(Side::b, *qps.b, 7, {{0, 8192}});
+  pair.drop(Side::a, has_psn(101));
+  pair.post(Side::a, *qps.a, pair.a.write(1, {0, 8}, pair.b, 0));
+  Work work = pair.a.send(2, {});
+  work.pieces = {{Va{0}, 5000, mr.lkey}};
+  pair.post(Side::a, *qps.a, work);
+  pair.set_room(Side::a, 3);
+  pair.advance(Duration(1));
+  REQUIRE(pair.a.nic.dereg_mr(mr));
+  pair.set_room(Side::a, Pair::always);
+  pair.settle();
+  CHECK(pair.wire(Side::b) == Lines{"acknowledge 101 nak 60 msn 1"});
+  CHECK(pair.a.completions() == Lines{"1 write success", "2 send loc_prot_err"});
+}
+
 TEST_CASE("the target of a WRITE goes in the middle: NAK, and the rest isn't written") {
   Pair pair;
   const Connection qps = pair.connect();
