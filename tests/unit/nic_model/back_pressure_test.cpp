@@ -121,6 +121,42 @@ TEST_CASE("no more frames are sent at once than the budget allows") {
   CHECK(sink.taken == 10);
 }
 
+TEST_CASE("a NAK that waits for room is not covered up by the answer to a duplicate") {
+  Pair pair;
+  const Connection qps = pair.connect();
+  pair.post(Side::a, *qps.a, pair.a.write(1, {0, 8}, pair.b, 0));
+  pair.run_until_idle();
+  pair.set_room(Side::b, 0);
+  pair.drop(Side::a, has_psn(101));
+  // 102 comes behind the gap; then 100 comes once more.
+  for (std::uint64_t id = 2; id <= 3; ++id) {
+    pair.post(Side::a, *qps.a, pair.a.write(id, {0, 8}, pair.b, 0));
+  }
+  pair.settle();
+  const std::vector<std::byte> first = pair.log()[0].frame;
+  CHECK(pair.b.nic.on_frame(pair.now(), first).kind == RxVerdict::Kind::duplicate);
+  pair.clear_log();
+  pair.set_room(Side::b, Pair::always);
+  pair.settle();
+  REQUIRE_FALSE(pair.wire(Side::b).empty());
+  CHECK(pair.wire(Side::b).front() == "acknowledge 101 nak 60 msn 1");
+  CHECK(pair.a.completions() == Lines{"1 write success", "2 write success", "3 write success"});
+}
+
+TEST_CASE("a NAK that waits for room is answered by the packet it would have asked for") {
+  Pair pair;
+  const Connection qps = pair.connect();
+  pair.set_room(Side::b, 0);
+  pair.delay(Side::a, has_psn(100), 5us);
+  pair.post(Side::a, *qps.a, pair.a.write(1, {0, 8}, pair.b, 0));
+  pair.post(Side::a, *qps.a, pair.a.write(2, {0, 8}, pair.b, 0));
+  pair.settle();
+  pair.set_room(Side::b, Pair::always);
+  pair.run_until_idle();
+  CHECK(pair.wire(Side::b).front() == "acknowledge 100 ack msn 1");
+  CHECK(pair.a.completions() == Lines{"1 write success", "2 write success"});
+}
+
 TEST_CASE("a queue pair may be destroyed while its frames wait") {
   Pair pair;
   const Connection qps = pair.connect();
