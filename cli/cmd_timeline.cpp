@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <sys/ioctl.h>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -14,7 +15,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <sys/ioctl.h>
 
 #include "cli/commands.h"
 #include "cli/exit_status.h"
@@ -104,16 +104,14 @@ void add_timeline(CLI::App& app, int& status) {
       "timeline", "Draw what happens in a scenario or capture: hosts as columns, time downwards");
   command->add_option("FILE", options->file, "A scenario (.toml) or a capture (pcap, pcapng)")
       ->required();
-  command->add_option("--svg", options->svg, "Write a picture instead of text")
-      ->type_name("FILE");
+  command->add_option("--svg", options->svg, "Write a picture instead of text")->type_name("FILE");
   command->add_option("--html", options->html, "Write a page with the picture instead of text")
       ->type_name("FILE");
   command->add_option("-n,--count", options->packets_max, "Show so many packets at most")
       ->type_name("COUNT");
   command->add_option("--width", options->width, "Characters a line; by default the terminal's")
       ->type_name("COUNT");
-  command->add_option("--seed", options->seed, "Instead of the scenario's own")
-      ->type_name("SEED");
+  command->add_option("--seed", options->seed, "Instead of the scenario's own")->type_name("SEED");
   command->callback([options, &status] { status = run(*options); });
 }
 

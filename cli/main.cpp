@@ -15,9 +15,8 @@
 #include "cli/exit_status.h"
 #include "cli/near_miss.h"
 
+namespace verbena::cli {
 namespace {
-
-using namespace verbena::cli;
 
 /// What the words of a command line may be: names of sub-commands, or options of the sub-command
 /// that was recognised.
@@ -87,6 +86,9 @@ int parse_and_run(std::vector<std::string> arguments) {
   add_run(app, status, program);
   add_devices(app, status);
   add_dump(app, status);
+  add_sim(app, status);
+  add_timeline(app, status);
+  add_swarm(app, status);
   add_version(app, status);
   try {
     // The parser wants the words last to first, and to own them.
@@ -101,12 +103,13 @@ int parse_and_run(std::vector<std::string> arguments) {
 }
 
 }  // namespace
+}  // namespace verbena::cli
 
 int main(int argc, char** argv) {
   try {
-    return parse_and_run({argv + 1, argv + argc});
+    return verbena::cli::parse_and_run({argv + 1, argv + argc});
   } catch (const std::exception& error) {
     fmt::print(stderr, "verbena: {}\n", error.what());
-    return exit_failed;
+    return verbena::cli::exit_failed;
   }
 }

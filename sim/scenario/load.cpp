@@ -1,7 +1,6 @@
 // Reading a scenario file: TOML into a Scenario, with defaults; sweeps.
 
 #include <fmt/format.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <limits>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "base/near_miss.h"
+#include "base/toml.h"
 #include "faults/rule_table.h"
 #include "faults/units.h"
 #include "proto/roce/gid.h"

@@ -1,0 +1,115 @@
+// One world of the swarm. Internal to the swarm.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/prng.h"
+#include "faults/rule.h"
+#include "proto/work.h"
+#include "sim/simulation.h"
+
+namespace verbena::sim {
+
+class SwarmWorld final : public Application, public FrameObserver, public EventHandler {
+ public:
+  /// Everything is drawn from the seed; `without` names faults to leave out, by their position.
+  SwarmWorld(std::uint64_t seed, const std::vector<bool>& without);
+
+  /// Runs to the end and checks. What doesn't hold, if anything.
+  [[nodiscard]] std::optional<std::string> run();
+
+  [[nodiscard]] Simulation& simulation() { return simulation_; }
+  [[nodiscard]] const faults::RuleSet& faults() const { return faults_; }
+  [[nodiscard]] std::uint64_t retransmissions() const;
+  [[nodiscard]] std::uint64_t broken_connections() const;
+
+  void on_completion(Node& node, const Completion& completion) override;
+  void on_async_event(Node& node, const nic::AsyncEvent& event) override;
+  void on_sent(Time now, const Frame& frame) override;
+  void on_arrived(Time now, StationId at, const Frame& frame) override;
+  void on_event(Time now, std::uint64_t token) override;
+
+ private:
+  /// A request, and where its bytes come from and go to: offsets in the arenas of both hosts.
+  struct Request {
+    WrOpcode opcode = WrOpcode::send;
+    std::uint32_t length = 0;
+    std::size_t local = 0;
+    std::size_t remote = 0;
+    Duration post_at{};
+    std::optional<WcStatus> status;
+  };
+  struct Receive {
+    std::size_t local = 0;
+    std::uint32_t length = 0;
+    Duration post_at{};
+    std::optional<WcStatus> status;
+    std::uint32_t received_bytes = 0;
+  };
+  /// One side of a connection: what it posts, and how far it has come.
+  struct Side {
+    Node* node = nullptr;
+    nic::Qp* qp = nullptr;
+    Psn first_psn;
+    std::uint8_t rd_atomic = 1;
+    std::uint32_t mtu_bytes = 1024;
+    /// Memory of this side that the other's atomics work on.
+    std::size_t counter = 0;
+    std::vector<Request> requests;
+    std::vector<Receive> receives;
+    std::size_t requests_posted = 0;
+    std::size_t receives_posted = 0;
+    std::size_t requests_done = 0;
+    std::size_t receives_done = 0;
+    /// The highest PSN that a response has acknowledged, and one more.
+    Psn una;
+  };
+
+  // Drawing.
+  void draw_hosts();
+  void draw_connections();
+  void draw_work(Side& side, Side& peer);
+  void draw_faults(const std::vector<bool>& without);
+  void connect(Side& side, const Side& peer, std::uint8_t timeout, nic::Mtu mtu);
+  /// Room of its own in a host's arena, with untouchable bytes behind it.
+  [[nodiscard]] std::size_t grant(Node& node, std::size_t bytes);
+  [[nodiscard]] Side& peer_of(Side& side);
+  [[nodiscard]] Side* side_of(Qpn qpn, StationId station);
+
+  // Working.
+  void post_due(Side& side, Time now);
+  void post_request(Side& side, Request& request, std::uint64_t id);
+  void note_failure(std::string text);
+
+  // Checking.
+  void check_side(Side& side);
+  void check_memory();
+  void check_request(Side& side, const Request& request);
+  void check_messages(Side& side);
+  void check_atomics(Side& side);
+  void check_counters();
+
+  std::uint64_t seed_;
+  Prng prng_;
+  Simulation simulation_;
+  std::vector<Node*> nodes_;
+  std::vector<nic::Mr*> regions_;
+  /// By host: the arena at the beginning, which bytes may change, and how much is given out.
+  struct Shadow {
+    std::vector<std::byte> before;
+    std::vector<bool> granted;
+    std::size_t used = 0;
+  };
+  std::vector<Shadow> shadows_;
+  std::vector<std::array<Side, 2>> connections_;
+  faults::RuleSet faults_;
+  std::vector<std::uint64_t> sent_;
+  std::vector<std::uint64_t> arrived_;
+  std::optional<std::string> failure_;
+};
+
+}  // namespace verbena::sim
