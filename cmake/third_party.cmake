@@ -5,7 +5,7 @@
 #   Boost          Boost::headers                 headers only: Asio, Endian, Intrusive
 #   fmt            fmt::fmt                       fmt::fmt-header-only inside the drop-ins
 #   CLI11          CLI11::CLI11
-#   toml++         verbena_toml                   headers only, errors as values
+#   toml++         (none)                         headers only: #include "base/toml.h"
 #   nlohmann-json  nlohmann_json::nlohmann_json
 #   Catch2 2.13    Catch2::Catch2                 tests: use verbena_unit_test()
 #   rapidcheck     rapidcheck                     tests
@@ -20,12 +20,6 @@ find_package(Boost 1.81 REQUIRED)
 find_package(fmt 9 REQUIRED)
 find_package(CLI11 2.1 REQUIRED)
 find_package(tomlplusplus 3.3 REQUIRED)
-# Debian's toml++ is a shared library that throws. Its headers alone do without both: the drop-ins
-# may not depend on it.
-add_library(verbena_toml INTERFACE)
-target_compile_definitions(verbena_toml INTERFACE TOML_HEADER_ONLY=1 TOML_EXCEPTIONS=0)
-# Some of its assertions fail on malformed text for which it has an error right behind them.
-target_compile_options(verbena_toml INTERFACE "-DTOML_ASSERT(expr)=static_cast<void>(0)")
 find_package(nlohmann_json 3.11 REQUIRED)
 
 if(BUILD_TESTING)

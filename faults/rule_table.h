@@ -1,11 +1,10 @@
 // A fault rule from a TOML table: for files that have rules among other things.
 #pragma once
 
-#include <toml++/toml.h>
-
 #include <string>
 
 #include "base/result.h"
+#include "base/toml.h"
 #include "faults/parse.h"
 #include "faults/rule.h"
 

@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <array>
 #include <optional>
+
+#include "base/toml.h"
 
 namespace verbena::ports {
 

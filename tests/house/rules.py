@@ -54,6 +54,7 @@ MAY_INCLUDE = {
 
 CORE = ("base", "proto", "nic_model")
 SANS_IO = (*CORE, "faults", "sim")
+EVERYWHERE = tuple(MAY_INCLUDE)
 
 
 class Banned(NamedTuple):
@@ -82,6 +83,8 @@ BANNED = [
            (*SANS_IO, "pcap", "ports", "verbs"), "a library prints nothing on standard output"),
     Banned(r"\bassert\s*\(", (*SANS_IO, "pcap", "ports", "verbs", "cli"),
            "VERBENA_CHECK holds in every build"),
+    Banned(r"#include <toml\+\+/", EVERYWHERE, "base/toml.h sets it up and mends it",
+           exempt=("base",)),
     Banned(r"#define\s+private\b|#define\s+protected\b", ("tests",),
            "test through the public interface"),
     Banned(r"\bsleep_for\b|\bsleep_until\b|\bu?sleep\s*\(", ("tests/unit",),

@@ -77,6 +77,7 @@ class BannedWords(unittest.TestCase):
         ("proto/ib_bth", "throw std::runtime_error(reason);"),
         ("ports", "std::cout << frame;"),
         ("proto", "assert(size > 0);"),
+        ("sim", "#include <toml++/toml.h>"),
         ("tests/unit/base", "#define private public"),
         ("tests/unit/base", "std::this_thread::sleep_for(1ms);"),
     ]
