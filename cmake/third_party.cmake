@@ -3,7 +3,7 @@
 #   ISA-L          PkgConfig::isal                CRC-32, CRC-32C
 #   libpcap        PkgConfig::pcap
 #   Boost          Boost::headers                 headers only: Asio, Endian, Intrusive
-#   fmt            fmt::fmt                       fmt::fmt-header-only inside the drop-ins
+#   fmt            verbena_fmt                    Debian's headers, compiled by us: cmake/fmt.cpp
 #   CLI11          CLI11::CLI11
 #   toml++         (none)                         headers only: #include "base/toml.h"
 #   nlohmann-json  nlohmann_json::nlohmann_json
@@ -17,10 +17,14 @@ pkg_check_modules(isal REQUIRED IMPORTED_TARGET libisal)
 pkg_check_modules(pcap REQUIRED IMPORTED_TARGET libpcap)
 # 1.74, which libboost-dev installs, has an Asio that doesn't compile as C++20.
 find_package(Boost 1.81 REQUIRED)
-find_package(fmt 9 REQUIRED)
 find_package(CLI11 2.1 REQUIRED)
 find_package(tomlplusplus 3.3 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
+
+find_package(fmt 9.1 REQUIRED)
+add_library(verbena_fmt STATIC cmake/fmt.cpp)
+target_include_directories(
+  verbena_fmt SYSTEM PUBLIC $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)
 
 if(BUILD_TESTING)
   find_package(Catch2 2.13 REQUIRED)
