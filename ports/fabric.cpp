@@ -118,7 +118,7 @@ Fabric::Fabric(const Options& options, sys::SharedMemory memory, ino_t inode,
   slot.in_use.store(1);
 }
 
-Fabric::~Fabric() { leave_fabric(file(), path_, inode_, slot_of(self_)); }
+Fabric::~Fabric() { leave_fabric(std::move(memory_), path_, inode_, slot_of(self_)); }
 
 FabricFile& Fabric::file() const { return *reinterpret_cast<FabricFile*>(memory_.bytes().data()); }
 

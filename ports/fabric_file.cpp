@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <memory>
 #include <new>
 #include <string_view>
@@ -218,6 +219,33 @@ void remove_left_over_files(const FabricFile& file, const std::string& path, std
   }
 }
 
+/// False if it was in vain: whoever holds it may have been stopped, and nobody waits for that at
+/// the end of a program.
+bool wait_for_leaving_lock(int fd) {
+  constexpr Duration pause = std::chrono::milliseconds(1);
+  constexpr int attempts_max = 1000;
+  for (int attempt = 0; attempt < attempts_max; ++attempt) {
+    if (sys::try_lock_range(fd, leaving_lock, 1) == 0) {
+      return true;
+    }
+    static_cast<void>(sys::poll(nullptr, 0, pause));
+  }
+  return false;
+}
+
+/// Locks all slots but `own`; false if somebody else holds one.
+bool lock_others(int fd, std::uint32_t own_slot) {
+  const std::int64_t own = slot_lock_base + own_slot;
+  const std::int64_t end = slot_lock_base + slots_max;
+  // A length of 0 would mean "to the end of the file".
+  return (own_slot == 0 || sys::try_lock_range(fd, slot_lock_base, own_slot) == 0) &&
+         (own + 1 == end || sys::try_lock_range(fd, own + 1, end - own - 1) == 0);
+}
+
+FabricFile& fabric_file_of(const sys::SharedMemory& memory) {
+  return *reinterpret_cast<FabricFile*>(memory.bytes().data());
+}
+
 }  // namespace
 
 std::string bell_path(const std::string& fabric_path, std::uint32_t slot) {
@@ -229,9 +257,7 @@ std::string ring_path(const std::string& fabric_path, std::uint32_t producer,
   return fmt::format("{}.{}.{}.{}.ring", fabric_path, producer, consumer, serial);
 }
 
-FabricFile& OpenFabric::file() const {
-  return *reinterpret_cast<FabricFile*>(memory.bytes().data());
-}
+FabricFile& OpenFabric::file() const { return fabric_file_of(memory); }
 
 Result<std::optional<OpenFabric>, std::string> open_fabric(const std::string& path) {
   auto fd = sys::open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
@@ -335,14 +361,11 @@ void clear_slot(FabricFile& file, const std::string& path, std::uint32_t slot) {
   file.slots[slot].in_use.store(0);
 }
 
-void leave_fabric(FabricFile& file, const std::string& path, ino_t inode, std::uint32_t own_slot) {
+void leave_fabric(sys::SharedMemory memory, const std::string& path, ino_t inode,
+                  std::uint32_t own_slot) {
+  FabricFile& file = fabric_file_of(memory);
   const auto fd = reopen_fabric(path, inode);
-  const std::int64_t own = slot_lock_base + own_slot;
-  const std::int64_t end = slot_lock_base + slots_max;
-  // A length of 0 would mean "to the end of the file".
-  const bool alone =
-      fd && (own_slot == 0 || sys::try_lock_range(fd->get(), slot_lock_base, own_slot) == 0) &&
-      (own + 1 == end || sys::try_lock_range(fd->get(), own + 1, end - own - 1) == 0);
+  const bool alone = fd && wait_for_leaving_lock(fd->get()) && lock_others(fd->get(), own_slot);
   if (alone) {
     for (std::uint32_t slot = 0; slot < slots_max; ++slot) {
       if (slot != own_slot && file.slots[slot].in_use.load() != 0) {
@@ -354,6 +377,8 @@ void leave_fabric(FabricFile& file, const std::string& path, ino_t inode, std::u
   if (alone) {
     static_cast<void>(sys::unlink(path));
   }
+  // Our slot's lock goes before the leaving lock, so that the next one to leave doesn't see us.
+  memory.reset();
 }
 
 }  // namespace verbena::ports

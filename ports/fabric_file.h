@@ -45,8 +45,9 @@ using AllocateFunction = int (*)(int fd, std::uint64_t bytes);
 /// living process has yet to map. The caller holds the slot's lock.
 void clear_slot(FabricFile& file, const std::string& path, std::uint32_t slot);
 
-/// Clears `own_slot`, whose lock the caller holds, for good. If no other slot is locked, clears
-/// those of the dead as well and removes the fabric's file.
-void leave_fabric(FabricFile& file, const std::string& path, ino_t inode, std::uint32_t own_slot);
+/// Clears `own_slot`, whose lock `memory` holds, for good, and unmaps. If no other slot is locked,
+/// clears those of the dead as well and removes the fabric's file.
+void leave_fabric(sys::SharedMemory memory, const std::string& path, ino_t inode,
+                  std::uint32_t own_slot);
 
 }  // namespace verbena::ports

@@ -76,5 +76,8 @@ struct FabricFile {
 
 /// Slot s is taken by the lock on the byte slot_lock_base + s of the file, beyond its end.
 inline constexpr std::int64_t slot_lock_base = std::int64_t{1} << 40;
+/// Locked by one process at a time while it leaves. Without it, two that leave together would each
+/// see the other still there, and neither would tidy up.
+inline constexpr std::int64_t leaving_lock = slot_lock_base + slots_max;
 
 }  // namespace verbena::ports

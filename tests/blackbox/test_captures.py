@@ -1,5 +1,5 @@
-"""Captures of unmodified programs' traffic: Wireshark has nothing against any packet, an independent
-checker agrees with each ICRC, `verbena dump` shows the same, and both ends saw the same frames."""
+"""Captures of unmodified programs' traffic: Wireshark has nothing against any packet, an oracle
+agrees with each ICRC, `verbena dump` shows the same, and both ends saw the same frames."""
 
 from __future__ import annotations
 

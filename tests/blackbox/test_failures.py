@@ -201,7 +201,8 @@ def test_no_space_for_a_ring(host):
 
 def test_a_full_disk_ends_the_capture_not_the_program(host):
     """/dev/full: every write fails."""
-    pair = host.pair("ibv_rc_pingpong", "-g", "0", client_how={"options": ["--capture", "/dev/full"]})
+    pair = host.pair("ibv_rc_pingpong", "-g", "0",
+                     client_how={"options": ["--capture", "/dev/full"]})
     assert "No space left" in pair.client.err, pair.report()
 
 

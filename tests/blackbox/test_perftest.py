@@ -108,3 +108,13 @@ def test_inline_data(host, tool):
     """-I: the payload is copied when it is posted."""
     pair = run(host, tool, "-I", "200", "-s", "200", "-n", "1000")
     check_latency(pair.client.out, [200], 1000)
+
+
+def test_many_pairs_share_a_fabric(host):
+    """Eight transfers at the same time, each between processes of its own."""
+    tools = ["ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_send_lat"] * 2
+    pairs = [(tool, host.start_pair(tool, "-F", "-n", "500")) for tool in tools]
+    for tool, pair in pairs:
+        host.wait_for_both(pair)
+        assert (pair.server.status, pair.client.status) == (0, 0), pair.report()
+        check(tool, pair.client.out, default_sizes(tool), 500)

@@ -5,9 +5,12 @@
 #include <poll.h>
 #include <sys/stat.h>
 
+#include <array>
+#include <barrier>
 #include <cerrno>
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "ports/fabric_file.h"
 #include "tests/unit/ports/support.h"
@@ -67,6 +70,25 @@ TEST_CASE("each member of a fabric has a slot of its own, and the last to leave 
   second.reset();
   CHECK(directory.files().empty());
   CHECK(list_members(path)->empty());
+}
+
+TEST_CASE("of members that leave at the same time, one takes the fabric away") {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "a.fabric";
+  constexpr int rounds = 200;
+  for (int round = 0; round < rounds; ++round) {
+    std::array members = {join(path), join(path), join(path)};
+    std::barrier together(std::ssize(members));
+    std::vector<std::jthread> leavers;
+    for (auto& member : members) {
+      leavers.emplace_back([&] {
+        together.arrive_and_wait();
+        member.reset();
+      });
+    }
+    leavers.clear();
+    REQUIRE(directory.files().empty());
+  }
 }
 
 TEST_CASE("a slot that is taken again has another life") {
