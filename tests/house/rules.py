@@ -106,6 +106,10 @@ def is_code(path: str) -> bool:
     return path.endswith((*CPP, ".py", ".cmake", "CMakeLists.txt")) or path in ("dev", ".ci/run")
 
 
+def is_cmake(path: str) -> bool:
+    return posixpath.basename(path) == "CMakeLists.txt" or path.endswith(".cmake")
+
+
 def folder_of(path: str) -> str | None:
     """The row of MAY_INCLUDE that a file belongs to: the longest prefix."""
     rows = [row for row in MAY_INCLUDE if path.startswith(row + "/")]
@@ -219,18 +223,21 @@ def file_names(tree: Tree) -> Iterator[Finding]:
 
 
 def sources_listed(tree: Tree) -> Iterator[Finding]:
-    """Every source file is named by the CMakeLists.txt of its folder or of one above."""
+    """Every source file is named by a CMake file of its folder or of one above."""
     for path in tree:
         if not path.endswith(SOURCES):
             continue
         folder, listed = posixpath.dirname(path), False
         while folder and not listed:
-            lists = tree.get(f"{folder}/CMakeLists.txt", "")
+            lists = "\n".join(text for other, text in tree.items()
+                              if posixpath.dirname(other) == folder and is_cmake(other))
             name = re.escape(posixpath.relpath(path, folder))
-            listed = re.search(rf"(?<![\w./-]){name}(?![\w./-])", lists) is not None
+            # What the top level includes, cmake/*.cmake, names files from the root.
+            listed = re.search(rf"(?<![\w./-])({name}|{re.escape(path)})(?![\w./-])",
+                               lists) is not None
             folder = posixpath.dirname(folder)
         if not listed:
-            yield Finding(path, 1, "no CMakeLists.txt names this file: it is never compiled")
+            yield Finding(path, 1, "no CMake file names this file: it is never compiled")
 
 
 def tests_registered(tree: Tree) -> Iterator[Finding]:

@@ -164,7 +164,9 @@ class Registration(unittest.TestCase):
             places(rules.sources_listed, {
                 "base/a.cpp": "",
                 "base/sub/b.cpp": "",
-                "base/CMakeLists.txt": "add_library(x a.cpp sub/b.cpp)"}),
+                "base/CMakeLists.txt": "add_library(x a.cpp sub/b.cpp)",
+                "cmake/c.cpp": "",
+                "cmake/c.cmake": "add_library(c cmake/c.cpp)"}),
             [])
 
     def test_a_python_test_that_nobody_runs_is_found(self):
