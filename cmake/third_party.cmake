@@ -22,7 +22,7 @@ find_package(tomlplusplus 3.3 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 
 find_package(fmt 9.1 REQUIRED)
-add_library(verbena_fmt STATIC cmake/fmt.cpp)
+add_library(verbena_fmt STATIC ${CMAKE_CURRENT_LIST_DIR}/fmt.cpp)
 target_include_directories(
   verbena_fmt SYSTEM PUBLIC $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)
 
