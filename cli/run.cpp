@@ -128,8 +128,10 @@ int run(DeviceOptions& options, const std::vector<std::string>& program) {
                                              library_name));
   }
   // A relative name means this directory, whatever the program makes its own.
-  if (const std::string config = options.value_of(ports::env::config); !config.empty()) {
-    options.set(ports::env::config, fs::absolute(config).string());
+  for (const char* file : {ports::env::config, ports::env::faults}) {
+    if (const std::string name = options.value_of(file); !name.empty()) {
+      options.set(file, fs::absolute(name).string());
+    }
   }
   if (const auto devices = ports::load_devices(options.environment()); !devices) {
     return complain(exit_usage, options.in_words_of_options(devices.error()));

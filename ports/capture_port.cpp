@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <boost/container/static_vector.hpp>
 #include <chrono>
 
 namespace verbena::ports {
@@ -52,6 +53,7 @@ class CapturePort::Tap final : public FrameHandler {
   Tap(CapturePort& port, FrameHandler& handler) : port_(port), handler_(handler) {}
 
   RxVerdict on_frame(ByteView frame) override {
+    port_.remark_.clear();
     const RxVerdict verdict = handler_.on_frame(frame);
     port_.record(frame, pcap::Direction::inbound, verbena::describe(verdict));
     return verdict;
@@ -71,10 +73,20 @@ CapturePort::CapturePort(std::unique_ptr<Port> inner, std::shared_ptr<CaptureFil
 CapturePort::~CapturePort() { file_->flush(); }
 
 void CapturePort::record(ByteView frame, pcap::Direction direction, std::string_view comment) {
-  const std::span comments(&comment, comment.empty() ? 0 : 1);
+  boost::container::static_vector<std::string_view, 2> comments;
+  for (const std::string_view text : {std::string_view(remark_), comment}) {
+    if (!text.empty()) {
+      comments.push_back(text);
+    }
+  }
   file_->write(
       {.interface = interface_, .frame = frame, .direction = direction, .comments = comments},
       now_);
+  remark_.clear();
+}
+
+void CapturePort::record_lost(ByteView frame, std::string_view what) {
+  record(frame, pcap::Direction::outbound, what);
 }
 
 MutableBytes CapturePort::reserve(const FrameRoute& route, std::size_t bytes) {

@@ -24,6 +24,7 @@ class CapturePort final : public Port {
   ~CapturePort() override;
 
   MutableBytes reserve(const FrameRoute& route, std::size_t bytes) override;
+  [[nodiscard]] WayFields way_fields() const override { return inner_->way_fields(); }
   void commit(const PacketNote& note) override;
   std::uint32_t poll_receive(FrameHandler& handler, std::uint32_t frames_max) override;
   void flush() override { inner_->flush(); }
@@ -32,6 +33,9 @@ class CapturePort final : public Port {
   [[nodiscard]] int fd() const override { return inner_->fd(); }
   void wake() override { inner_->wake(); }
   void begin_batch(Time now) override;
+  [[nodiscard]] Time next_deadline() const override { return inner_->next_deadline(); }
+  void remark(std::string_view what) override { remark_ = what; }
+  void record_lost(ByteView frame, std::string_view what) override;
   [[nodiscard]] PortStatistics statistics() const override { return inner_->statistics(); }
   void abandon() override;
 
@@ -45,6 +49,8 @@ class CapturePort final : public Port {
   Time now_{};
   Time next_flush_{};
   ByteView reserved_;
+  /// For the frame that is recorded next.
+  std::string remark_;
 };
 
 }  // namespace verbena::ports

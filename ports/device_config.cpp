@@ -29,7 +29,7 @@ constexpr std::array variables = {
     EnvironmentVariable{env::interface, "--interface", "NAME",
                         "take the IPv4 addresses of this network interface"},
     EnvironmentVariable{env::mtu, "--mtu", "BYTES",
-                        "MTU of the port: 256, 512, 1024, 2048 or 4096 (4096)"},
+                        "MTU of the port: 256 to 4096 (the largest that fits the interface)"},
     EnvironmentVariable{env::guid, "--guid", "GUID",
                         "node GUID, 16 hexadecimal digits (derived from machine and name)"},
     EnvironmentVariable{env::ack_timeout_min_ms, "--ack-timeout-min", "MS",
@@ -40,6 +40,16 @@ constexpr std::array variables = {
                         "size of the ring to each other program, a power of two (1024)"},
     EnvironmentVariable{env::capture, "--capture", "FILE",
                         "write what the device sends and receives to this pcapng file"},
+    EnvironmentVariable{env::loss, "--loss", "CHANCE",
+                        "lose frames, sent and received: 1%, 1/50 or 0.01"},
+    EnvironmentVariable{env::duplicate, "--dup", "CHANCE", "let frames come twice"},
+    EnvironmentVariable{env::reorder, "--reorder", "CHANCE", "let frames be overtaken by the next"},
+    EnvironmentVariable{env::corrupt, "--corrupt", "CHANCE", "change a bit of frames"},
+    EnvironmentVariable{env::delay, "--delay", "TIME", "let each frame come so much later: 50us"},
+    EnvironmentVariable{env::fault, "--fault", "RULE[;RULE...]",
+                        "fault rules: \"drop opcode=WRITE_MIDDLE count=1\""},
+    EnvironmentVariable{env::faults, "--faults", "FILE", "fault rules of a TOML file"},
+    EnvironmentVariable{env::seed, "--seed", "NUMBER", "decides which frames the faults meet (1)"},
     EnvironmentVariable{env::log, nullptr, "LEVEL", "off: no messages on standard error"},
 };
 
@@ -75,6 +85,11 @@ SetResult set_text(DeviceDraft& draft, std::string_view text) {
   return (draft.*set)(text);
 }
 
+template <faults::ActionKind action>
+SetResult add_rate(DeviceDraft& draft, std::string_view chance) {
+  return draft.add_fault_rate(action, chance);
+}
+
 SetResult set_address_list(DeviceDraft& draft, std::string_view list) {
   std::vector<std::string> items(1);
   for (const char c : list) {
@@ -101,6 +116,15 @@ constexpr std::array common_settings = {
     Setting{env::fabric, &set_text<&DeviceDraft::set_fabric>},
     Setting{env::ring_kib, &set_number<&DeviceDraft::set_ring_kib>},
     Setting{env::capture, &set_text<&DeviceDraft::set_capture>},
+    // In this order the rules are asked: what is special first.
+    Setting{env::fault, &set_text<&DeviceDraft::add_faults>},
+    Setting{env::faults, &set_text<&DeviceDraft::add_fault_file>},
+    Setting{env::loss, &add_rate<faults::ActionKind::drop>},
+    Setting{env::duplicate, &add_rate<faults::ActionKind::duplicate>},
+    Setting{env::reorder, &add_rate<faults::ActionKind::reorder>},
+    Setting{env::corrupt, &add_rate<faults::ActionKind::corrupt>},
+    Setting{env::delay, &set_text<&DeviceDraft::add_delay>},
+    Setting{env::seed, &set_number<&DeviceDraft::set_fault_seed>},
 };
 
 SetResult apply(const Environment& environment, std::span<const Setting> settings,
@@ -190,10 +214,14 @@ Result<Drafts, std::string> drafts_of(const Environment& environment) {
   return parse_config_file(content, file_name);
 }
 
-std::vector<DeviceConfig> finish(Drafts drafts) {
+Result<std::vector<DeviceConfig>, std::string> finish(Drafts drafts) {
   std::vector<DeviceConfig> devices;
   for (DeviceDraft& draft : drafts) {
-    devices.push_back(std::move(draft).finish());
+    auto device = std::move(draft).finish();
+    if (!device) {
+      return std::unexpected(std::move(device.error()));
+    }
+    devices.push_back(std::move(*device));
   }
   return devices;
 }
@@ -225,6 +253,10 @@ Result<std::vector<DeviceConfig>, std::string> parse_devices(std::string_view to
     return std::unexpected(std::move(drafts.error()));
   }
   return finish(std::move(*drafts));
+}
+
+bool DeviceConfig::faces_network() const {
+  return !std::ranges::all_of(addresses, &inet::Ipv4Address::is_loopback);
 }
 
 nic::NicConfig nic_config(const DeviceConfig& config) {

@@ -8,7 +8,8 @@
 //   name = "verbena0"
 //   addresses = ["127.0.0.1"]        # IPv4 addresses of this host, or instead of them
 //   interface = "lo"                 # an interface, for all its IPv4 addresses
-//   mtu = 4096                       # 256, 512, 1024, 2048 or 4096 bytes
+//   mtu = 4096                       # 256, 512, 1024, 2048 or 4096 bytes; by default the largest
+//                                    # that the interface carries
 //   guid = "0200:00ff:fe12:3456"     # node GUID, 16 hexadecimal digits
 //   profile = "verbena"              # the only one there is yet
 //   ack_timeout_min_ms = 50
@@ -21,6 +22,9 @@
 //
 // The GID table is predictable: one RoCE v2 entry for each IPv4 address, in the order in which the
 // addresses are given. Index 0, which many programs take blindly, is the first address.
+//
+// A device on the loopback interface speaks to this host only. One with another address opens UDP
+// port 4791 of it, for other hosts (udp_socket.h).
 //
 // There is no ARP in a fabric: Ethernet addresses follow from IPv4 addresses (nic::mac_of()).
 #pragma once
@@ -36,6 +40,7 @@
 
 #include "base/result.h"
 #include "base/time.h"
+#include "faults/rule.h"
 #include "nic_model/device_profile.h"
 #include "nic_model/types.h"
 #include "proto/inet/ip_address.h"
@@ -61,6 +66,12 @@ struct DeviceConfig {
   std::size_t ring_bytes = std::size_t{1} << 20;
   /// Where to write a capture, see pcap::PcapngWriter::open(); empty for none.
   std::string capture;
+  /// What happens to frames on their way, and the seed of its chances.
+  faults::RuleSet faults;
+  std::uint64_t fault_seed = 1;
+
+  /// An address is not a loopback address: other hosts can reach the device.
+  [[nodiscard]] bool faces_network() const;
 };
 
 inline constexpr std::size_t gids_max = 256;
@@ -94,6 +105,14 @@ inline constexpr const char* ack_timeout_min_ms = "VERBENA_ACK_TIMEOUT_MIN_MS";
 inline constexpr const char* fabric = "VERBENA_FABRIC";
 inline constexpr const char* ring_kib = "VERBENA_RING_KIB";
 inline constexpr const char* capture = "VERBENA_CAPTURE";
+inline constexpr const char* loss = "VERBENA_LOSS";
+inline constexpr const char* duplicate = "VERBENA_DUP";
+inline constexpr const char* reorder = "VERBENA_REORDER";
+inline constexpr const char* corrupt = "VERBENA_CORRUPT";
+inline constexpr const char* delay = "VERBENA_DELAY";
+inline constexpr const char* fault = "VERBENA_FAULT";
+inline constexpr const char* faults = "VERBENA_FAULTS";
+inline constexpr const char* seed = "VERBENA_SEED";
 inline constexpr const char* log = "VERBENA_LOG";
 }  // namespace env
 

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <charconv>
 #include <fstream>
+#include <limits>
 
 #include "base/prng.h"
 #include "ports/interfaces.h"
@@ -36,6 +38,13 @@ std::string list_of(const std::vector<InterfaceAddress>& host) {
   }
   return fmt::format("{}", fmt::join(items, ", "));
 }
+
+constexpr std::array mtus = {nic::Mtu::mtu_256, nic::Mtu::mtu_512, nic::Mtu::mtu_1024,
+                             nic::Mtu::mtu_2048, nic::Mtu::mtu_4096};
+
+/// The most that an IP packet has around the data of a RoCE packet: IP, UDP, BTH, the longest
+/// extension headers of a packet with data (RETH and immediate data), ICRC.
+constexpr std::size_t mtu_overhead_bytes = 20 + 8 + 12 + 16 + 4 + 4;
 
 /// A limit of DeviceProfile that a configuration may lower.
 struct Limit {
@@ -153,10 +162,9 @@ SetResult DeviceDraft::set_interface(std::string_view interface) {
 }
 
 SetResult DeviceDraft::set_mtu(std::int64_t bytes) {
-  for (const auto mtu : {nic::Mtu::mtu_256, nic::Mtu::mtu_512, nic::Mtu::mtu_1024,
-                         nic::Mtu::mtu_2048, nic::Mtu::mtu_4096}) {
+  for (const auto mtu : mtus) {
     if (nic::mtu_bytes(mtu) == bytes) {
-      config_.mtu = mtu;
+      mtu_ = mtu;
       return {};
     }
   }
@@ -246,9 +254,95 @@ SetResult DeviceDraft::set_limit(std::string_view name, std::int64_t value) {
   return {};
 }
 
-DeviceConfig DeviceDraft::finish() && {
+SetResult DeviceDraft::add_rule(Result<faults::Rule, faults::RuleError> rule) {
+  if (!rule) {
+    return refuse(std::move(rule.error().message));
+  }
+  config_.faults.push_back(std::move(*rule));
+  return {};
+}
+
+SetResult DeviceDraft::add_faults(std::string_view rules) {
+  for (std::size_t begin = 0; begin <= rules.size();) {
+    const std::size_t end = std::min(rules.find(';', begin), rules.size());
+    const std::string_view text = rules.substr(begin, end - begin);
+    begin = end + 1;
+    if (text.find_first_not_of(' ') == std::string_view::npos) {
+      continue;
+    }
+    auto rule = faults::parse_rule(text);
+    if (!rule) {
+      return refuse(
+          fmt::format("\"{}\" is no fault rule:\n{}", text, faults::explain(text, rule.error())));
+    }
+    config_.faults.push_back(std::move(*rule));
+  }
+  return {};
+}
+
+SetResult DeviceDraft::add_fault_file(std::string_view path) {
+  const std::string name(path);
+  std::ifstream file(name, std::ios::binary);
+  std::string content(config_file_bytes_max + 1, '\0');
+  if (!file.read(content.data(), static_cast<std::streamsize>(content.size())) && !file.eof()) {
+    return refuse(fmt::format("can't read {}: {}", name, sys::error_text(errno)));
+  }
+  content.resize(static_cast<std::size_t>(file.gcount()));
+  if (content.size() > config_file_bytes_max) {
+    return refuse(fmt::format("{} has more than {} KiB", name, config_file_bytes_max / 1024));
+  }
+  auto rules = faults::parse_rules_file(content, name);
+  if (!rules) {
+    return refuse(std::move(rules.error()));
+  }
+  std::ranges::move(*rules, std::back_inserter(config_.faults));
+  return {};
+}
+
+SetResult DeviceDraft::add_fault_rate(faults::ActionKind action, std::string_view chance) {
+  return add_rule(faults::rate_rule(action, chance));
+}
+
+SetResult DeviceDraft::add_delay(std::string_view time) {
+  return add_rule(faults::delay_rule(time));
+}
+
+SetResult DeviceDraft::set_fault_seed(std::int64_t seed) {
+  config_.fault_seed = static_cast<std::uint64_t>(seed);
+  return {};
+}
+
+SetResult DeviceDraft::finish_mtu() {
+  // What is local goes by the fabric, whatever its interface would carry.
+  std::size_t room_bytes = std::numeric_limits<std::uint16_t>::max();
+  const auto host = config_.faces_network() ? host_addresses() : std::vector<InterfaceAddress>{};
+  for (const InterfaceAddress& item : host) {
+    if (!item.address.is_loopback() &&
+        std::ranges::find(config_.addresses, item.address) != config_.addresses.end()) {
+      room_bytes = std::min(room_bytes, item.mtu_bytes);
+    }
+  }
+  const auto fits = [&](nic::Mtu mtu) {
+    return nic::mtu_bytes(mtu) + mtu_overhead_bytes <= room_bytes;
+  };
+  const auto largest = std::ranges::find_if(mtus.rbegin(), mtus.rend(), fits);
+  if (largest == mtus.rend() || (mtu_ && !fits(*mtu_))) {
+    return refuse(fmt::format(
+        "the network interface of {} carries IP packets of {} bytes, so that an MTU of {} bytes "
+        "doesn't fit ({} bytes are headers)",
+        config_.addresses.front().to_text(), room_bytes,
+        nic::mtu_bytes(mtu_.value_or(mtus.front())), mtu_overhead_bytes));
+  }
+  config_.mtu = mtu_.value_or(*largest);
+  return {};
+}
+
+Result<DeviceConfig, std::string> DeviceDraft::finish() && {
   if (config_.addresses.empty()) {
     config_.addresses = {{{127, 0, 0, 1}}};
+  }
+  if (const SetResult result = finish_mtu(); !result) {
+    return refuse(fmt::format("{}: {}", config_.name, result.error()));
   }
   if (config_.guid == 0) {
     config_.guid = derived_guid(config_.name);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "faults/parse.h"
 #include "ports/device_config.h"
 
 namespace verbena::ports {
@@ -30,13 +31,24 @@ class DeviceDraft {
   SetResult set_ring_kib(std::int64_t kib);
   SetResult set_capture(std::string_view path);
   SetResult set_limit(std::string_view name, std::int64_t value);
+  /// Rules as words (faults/parse.h), a ';' between them.
+  SetResult add_faults(std::string_view rules);
+  SetResult add_fault_file(std::string_view path);
+  SetResult add_fault_rate(faults::ActionKind action, std::string_view chance);
+  SetResult add_delay(std::string_view time);
+  SetResult set_fault_seed(std::int64_t seed);
 
   [[nodiscard]] const std::string& name() const { return config_.name; }
-  /// Fills in what nobody has set.
-  [[nodiscard]] DeviceConfig finish() &&;
+  /// Fills in what nobody has set, and checks what belongs together.
+  [[nodiscard]] Result<DeviceConfig, std::string> finish() &&;
 
  private:
+  SetResult add_rule(Result<faults::Rule, faults::RuleError> rule);
+  /// The largest MTU that fits the interfaces, or an error if one was set that doesn't.
+  SetResult finish_mtu();
+
   DeviceConfig config_;
+  std::optional<nic::Mtu> mtu_;
 };
 
 }  // namespace verbena::ports

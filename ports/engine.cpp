@@ -4,9 +4,13 @@
 
 #include <ctime>
 
+#include "base/prng.h"
 #include "ports/capture_port.h"
 #include "ports/engine_loop.h"
 #include "ports/fabric_port.h"
+#include "ports/fault_port.h"
+#include "ports/host_port.h"
+#include "ports/interfaces.h"
 #include "ports/sys.h"
 
 namespace verbena::ports {
@@ -15,15 +19,33 @@ struct Engine::Impl {
   EngineLoop loop;
 };
 
-Result<std::unique_ptr<Engine>, std::string> Engine::open(const DeviceConfig& config,
-                                                          EngineListener& listener) {
-  auto fabric = Fabric::join(
-      {.path = config.fabric_path, .device_name = config.name, .ring_bytes = config.ring_bytes});
-  if (!fabric) {
-    return std::unexpected(std::move(fabric.error()));
+namespace {
+
+/// The ways of a device: the fabric, and the network if it faces one.
+Result<std::unique_ptr<Port>, std::string> open_ways(const DeviceConfig& config,
+                                                     std::unique_ptr<Fabric> fabric) {
+  auto local = std::make_unique<FabricPort>(std::move(fabric));
+  if (!config.faces_network()) {
+    return local;
   }
-  Fabric& joined = **fabric;
-  std::unique_ptr<Port> port = std::make_unique<FabricPort>(std::move(*fabric));
+  auto host = HostPort::open(std::move(local), config.addresses, host_addresses());
+  if (!host) {
+    return std::unexpected(fmt::format("can't open {}: {}", config.name, host.error()));
+  }
+  return std::move(*host);
+}
+
+/// Each process draws for itself. With one stream for all, a sender and a receiver that see the
+/// same frames would decide alike, and a bit that both change would be right again.
+std::uint64_t fault_seed_of(const DeviceConfig& config, SlotLife place) {
+  const std::uint64_t who =
+      std::uint64_t{config.addresses.front().to_value()} << 32 | slot_of(place);
+  return Prng(config.fault_seed).next() ^ Prng(who).next();
+}
+
+/// With what stands in front of the ways: capture, and in front of it faults.
+Result<std::unique_ptr<Port>, std::string> decorate(const DeviceConfig& config, SlotLife place,
+                                                    std::unique_ptr<Port> port) {
   if (!config.capture.empty()) {
     auto file = CaptureFile::open(config.capture);
     if (!file) {
@@ -33,8 +55,32 @@ Result<std::unique_ptr<Engine>, std::string> Engine::open(const DeviceConfig& co
     port =
         std::make_unique<CapturePort>(std::move(port), std::move(*file), config.name, description);
   }
+  if (!config.faults.empty()) {
+    port = std::make_unique<FaultPort>(std::move(port), config.faults, fault_seed_of(config, place),
+                                       Engine::now());
+  }
+  return port;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>, std::string> Engine::open(const DeviceConfig& config,
+                                                          EngineListener& listener) {
+  auto fabric = Fabric::join(
+      {.path = config.fabric_path, .device_name = config.name, .ring_bytes = config.ring_bytes});
+  if (!fabric) {
+    return std::unexpected(std::move(fabric.error()));
+  }
+  Fabric& joined = **fabric;
+  auto port = open_ways(config, std::move(*fabric));
+  if (port) {
+    port = decorate(config, joined.self(), std::move(*port));
+  }
+  if (!port) {
+    return std::unexpected(std::move(port.error()));
+  }
   auto impl = std::unique_ptr<Impl>(
-      new Impl{.loop = EngineLoop(config, listener, std::move(port), joined)});
+      new Impl{.loop = EngineLoop(config, listener, std::move(*port), joined)});
   if (auto started = impl->loop.start(); !started) {
     return std::unexpected(fmt::format("can't start the background thread of {}: {}", config.name,
                                        sys::error_text(started.error())));

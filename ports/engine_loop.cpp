@@ -126,6 +126,10 @@ void EngineLoop::deliver_events() {
   }
 }
 
+Time EngineLoop::next_deadline() const {
+  return std::min(nic_.next_timeout(), port_->next_deadline());
+}
+
 void EngineLoop::run_effects() {
   if (dead_) {
     return;
@@ -138,7 +142,7 @@ void EngineLoop::run_effects() {
 }
 
 void EngineLoop::kick_if_due(bool more) {
-  if (mode_ == Mode::asleep && (more || nic_.next_timeout() < wake_time_)) {
+  if (mode_ == Mode::asleep && (more || next_deadline() < wake_time_)) {
     wake_time_ = Time::min();
     port_->wake();
   }
@@ -239,7 +243,7 @@ void EngineLoop::go_to_sleep() {
   }
   mode_ = Mode::asleep;
   poll_streak_ = 0;
-  wake_time_ = nic_.next_timeout();
+  wake_time_ = next_deadline();
   if (wake_time_ == time_never) {
     sleep_unlocked(std::nullopt);
   } else {

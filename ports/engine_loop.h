@@ -76,7 +76,9 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
   /// Receives, serves timers, sends, tells events.
   Batch run_batch(bool receive);
   void deliver_events();
-  /// Wakes the thread if it means to sleep longer than the Nic's next deadline.
+  /// When the Nic or the port has something to do by itself.
+  [[nodiscard]] Time next_deadline() const;
+  /// Wakes the thread if it means to sleep longer than until the next deadline.
   void kick_if_due(bool more);
 
   static void* thread_entry(void* self);

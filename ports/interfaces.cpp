@@ -6,7 +6,16 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ports/sys_net.h"
+
 namespace verbena::ports {
+
+namespace {
+
+/// IEEE 802.3: what every Ethernet carries.
+constexpr std::size_t ethernet_mtu_bytes = 1500;
+
+}  // namespace
 
 std::vector<InterfaceAddress> host_addresses() {
   std::vector<InterfaceAddress> found;
@@ -21,6 +30,7 @@ std::vector<InterfaceAddress> host_addresses() {
       InterfaceAddress& item = found.emplace_back();
       item.interface = entry->ifa_name;
       std::memcpy(item.address.bytes.data(), &socket_address.sin_addr, item.address.bytes.size());
+      item.mtu_bytes = sys::interface_mtu(item.interface).value_or(ethernet_mtu_bytes);
     }
     freeifaddrs(list);
   }

@@ -1,6 +1,7 @@
 // The IPv4 addresses of this host.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,8 @@ namespace verbena::ports {
 struct InterfaceAddress {
   std::string interface;
   inet::Ipv4Address address;
+  /// The largest IP packet that the interface carries, in bytes.
+  std::size_t mtu_bytes = 65536;
 };
 
 /// The addresses of all interfaces of this network namespace, in the kernel's order; if it doesn't

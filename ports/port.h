@@ -5,6 +5,9 @@
 // All calls are made under the engine's lock.
 #pragma once
 
+#include <cstdint>
+#include <string_view>
+
 #include "base/bytes.h"
 #include "base/time.h"
 #include "proto/packet_sink.h"
@@ -29,6 +32,14 @@ struct PortStatistics {
   std::uint64_t wakes = 0;
   /// Connections to other processes that were given up because their bytes made no sense.
   std::uint64_t broken_rings = 0;
+  /// Frames that came from the network for another process of this host: handed to it, or lost
+  /// because it didn't drain.
+  std::uint64_t frames_handed_over = 0;
+  std::uint64_t frames_not_handed_over = 0;
+  /// Frames to the network that the kernel refused to send (they count as lost as well).
+  std::uint64_t frames_refused = 0;
+  /// Frames that a fault rule took.
+  std::uint64_t frames_faulted = 0;
 };
 
 class Port : public FrameSink {
@@ -52,6 +63,16 @@ class Port : public FrameSink {
   virtual void wake() = 0;
   /// Tells the port the time of the batch that begins (captures stamp frames with it).
   virtual void begin_batch(Time now) = 0;
+  /// When the port has something to do by itself, which it does in any batch from then on.
+  [[nodiscard]] virtual Time next_deadline() const { return time_never; }
+
+  // What decorators in front of a capture have to say; only the capture listens.
+
+  /// What was done to the frame that is committed next, or that is just being received.
+  virtual void remark(std::string_view /*what*/) {}
+  /// A frame that was sent and did not get here.
+  virtual void record_lost(ByteView /*frame*/, std::string_view /*what*/) {}
+
   [[nodiscard]] virtual PortStatistics statistics() const = 0;
   /// In the child of a fork(): closes descriptors, touches nothing that is shared. Nothing may be
   /// called afterwards, not even the destructor: the object is leaked.

@@ -15,24 +15,11 @@
 #include <ctime>
 
 #include "base/check.h"
+#include "ports/sys_call.h"
 
 namespace verbena::ports::sys {
 
 namespace {
-
-template <class... Args>
-long call(long number, Args... args) {
-  const int saved = errno;
-  const long result = ::syscall(number, args...);
-  const long answer = result == -1 ? -static_cast<long>(errno) : result;
-  errno = saved;
-  return answer;
-}
-
-template <class... Args>
-int int_call(long number, Args... args) {
-  return static_cast<int>(call(number, args...));
-}
 
 timespec to_timespec(Duration duration) {
   const auto ns = std::max<std::int64_t>(duration.count(), 0);

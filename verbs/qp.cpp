@@ -223,8 +223,9 @@ Errno modify_qp(QueuePair& qp, const ibv_qp_attr& attr, unsigned mask) {
   const nic::QpAttr translated = attr_from(attr);
   if ((mask & IBV_QP_AV) != 0) {
     // What the kernel answers when no route leads to the peer. Later, it would be a silent timeout.
-    if (const auto reason = why_unreachable(translated.av.dgid)) {
-      ports::report(qp.owner().opened.config.name + ": " + *reason);
+    const ports::DeviceConfig& device = qp.owner().opened.config;
+    if (const auto reason = why_unreachable(device, translated.av.dgid)) {
+      ports::report(device.name + ": " + *reason);
       return ENETUNREACH;
     }
   }

@@ -5,11 +5,14 @@
 #include <optional>
 #include <string>
 
+#include "ports/device_config.h"
 #include "proto/gid.h"
 
 namespace verbena::verbs {
 
-/// Why no frame can get to `destination`, as a sentence for the user; nullopt if one can.
-[[nodiscard]] std::optional<std::string> why_unreachable(const Gid& destination);
+/// Why no frame of `device` can get to `destination`, as a sentence for the user; nullopt if one
+/// can.
+[[nodiscard]] std::optional<std::string> why_unreachable(const ports::DeviceConfig& device,
+                                                         const Gid& destination);
 
 }  // namespace verbena::verbs

@@ -250,6 +250,45 @@ TEST_CASE("a configuration file has a limit") {
   CHECK(error_of({{"VERBENA_CONFIG", directory.path()}}).find("can't read") != std::string::npos);
 }
 
+TEST_CASE("faults come from short forms, rules and files, special ones first") {
+  const test::TemporaryDirectory directory;
+  const std::string file = directory / "rules.toml";
+  std::ofstream(file) << "[[fault]]\naction = \"drop\"\nopcode = \"ACKNOWLEDGE\"\n";
+  const DeviceConfig device = only_device({{"VERBENA_LOSS", "1%"},
+                                           {"VERBENA_DELAY", "50us"},
+                                           {"VERBENA_FAULT", "mark every=3; drop count=1"},
+                                           {"VERBENA_FAULTS", file},
+                                           {"VERBENA_SEED", "7"}});
+  std::vector<faults::ActionKind> kinds;
+  for (const faults::Rule& rule : device.faults) {
+    kinds.push_back(rule.action.kind);
+  }
+  using Kind = faults::ActionKind;
+  CHECK(kinds == std::vector{Kind::mark, Kind::drop, Kind::drop, Kind::drop, Kind::delay});
+  CHECK(device.fault_seed == 7);
+  CHECK(only_device({}).faults.empty());
+}
+
+TEST_CASE("mistakes in faults are told with the variable and the word") {
+  const auto [variable, value, word] = GENERATE(table<const char*, const char*, const char*>({
+      {"VERBENA_LOSS", "two", "two"},
+      {"VERBENA_DUP", "101%", "101%"},
+      {"VERBENA_FAULT", "drop; explode", "explode"},
+      {"VERBENA_FAULTS", "/nowhere/rules.toml", "/nowhere/rules.toml"},
+      {"VERBENA_DELAY", "50", "50"},
+      {"VERBENA_SEED", "x", "x"},
+  }));
+  const std::string error = error_of({{variable, value}});
+  INFO(error);
+  CHECK(error.starts_with(variable));
+  CHECK(error.find(word) != std::string::npos);
+}
+
+TEST_CASE("a device of the loopback interface doesn't face the network") {
+  CHECK_FALSE(only_device({}).faces_network());
+  CHECK_FALSE(only_device({{"VERBENA_ADDRESS", "127.0.0.1,127.1.2.3"}}).faces_network());
+}
+
 TEST_CASE("loopback addresses are local without being configured, others are not") {
   const std::vector<InterfaceAddress> host = {{"eth0", {{10, 0, 0, 1}}}};
   CHECK(is_local({{127, 9, 8, 7}}, host));
