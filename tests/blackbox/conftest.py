@@ -15,6 +15,7 @@ PROGRAMS = {
                  "ib_read_lat"],
     "tshark": ["tshark", "capinfos"],
     "util-linux": ["setpriv", "unshare"],
+    "iproute2": ["ip", "tc"],
 }
 
 

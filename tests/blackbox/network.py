@@ -1,0 +1,122 @@
+"""Two hosts on one cable: network namespaces joined by a veth pair. Making them needs root, as in
+CI; the programs inside run as an ordinary user without capabilities."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+
+import hosts
+from program import POLL_INTERVAL_S, Program
+
+NOBODY = 65534
+INTERFACE = "rdma"
+ADDRESSES = ("10.77.0.1", "10.77.0.2")
+# A classic BPF program for tc (bpf(4), SKF_AD_RANDOM): drops one packet of a number.
+_LOSS = "5,32 0 0 4294963256,148 0 0 {one_of},53 1 0 1,6 0 0 2,6 0 0 0"
+
+
+def run_as_root(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+class Station(hosts.Host):
+    """One of the two hosts: a namespace and a fabric of its own."""
+
+    def __init__(self, logs: pathlib.Path, namespace: str, address: str):
+        logs.mkdir()
+        super().__init__(logs)
+        self.namespace = namespace
+        self.address = address
+        self.inside = ["ip", "netns", "exec", namespace]
+        self.prefix = [*self.inside, "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}",
+                       "--clear-groups", "--bounding-set=-all", "--no-new-privs"]
+        self.variables["VERBENA_INTERFACE"] = INTERFACE
+        # The build tree may lie where an ordinary user can't look; what they run is a copy.
+        os.chown(self.directory, NOBODY, NOBODY)
+        self._copy = self.directory / "build"
+        (self._copy / "bin").mkdir(parents=True)
+        shutil.copy(hosts.VERBENA, self._copy / "bin" / "verbena")
+        shutil.copytree(hosts.LIBRARIES, self._copy / "lib")
+        self.verbena = self._copy / "bin" / "verbena"
+
+    def _is_listening_inside(self, program: Program, port: int) -> bool:
+        table = pathlib.Path(f"/proc/{program.pid}/net/tcp").read_text() + pathlib.Path(
+            f"/proc/{program.pid}/net/tcp6").read_text()
+        return f":{port:04X} " in table and " 0A " in table
+
+    def wait_for_listener(self, server: Program, port: int) -> None:
+        server.wait_until(lambda: self._is_listening_inside(server, port),
+                          f"listening on port {port}")
+
+    def lose(self, one_of: int) -> None:
+        """Of the packets that arrive here, one of so many is lost on the cable's end."""
+        run_as_root(*self.inside, "tc", "qdisc", "add", "dev", INTERFACE, "clsact")
+        run_as_root(*self.inside, "tc", "filter", "add", "dev", INTERFACE, "ingress", "protocol",
+                    "all", "bpf", "da", "bytecode", _LOSS.format(one_of=one_of))
+
+    def files(self) -> list[str]:
+        return [name for name in super().files() if name != self._copy.name]
+
+
+class Cable:
+    """Both hosts. `cuts`: the sender's kernel cuts batches into packets before they reach the
+    cable, as it must for hardware; without it a veth pair carries batches whole."""
+
+    def __init__(self, tmp_path: pathlib.Path, mtu: int = 1500, cuts: bool = True):
+        assert os.geteuid() == 0, (
+            "this test makes network namespaces, for which it must run as root")
+        self._names = [f"verbena-{os.getpid()}-{side}" for side in "ab"]
+        for name in self._names:
+            run_as_root("ip", "netns", "add", name)
+        run_as_root("ip", "link", "add", INTERFACE, "netns", self._names[0], "type", "veth",
+                    "peer", "name", INTERFACE, "netns", self._names[1])
+        for name, address in zip(self._names, ADDRESSES):
+            inside = ("ip", "-n", name)
+            limits = ("gso_max_segs", "1") if cuts else ()
+            run_as_root(*inside, "link", "set", "lo", "up")
+            run_as_root(*inside, "link", "set", INTERFACE, "mtu", str(mtu), *limits, "up")
+            run_as_root(*inside, "addr", "add", f"{address}/24", "dev", INTERFACE)
+        self.a, self.b = (Station(tmp_path / side, name, address) for side, name, address in
+                          zip("ab", self._names, ADDRESSES))
+
+    def start_pair(self, *command: str, server_arguments=(), client_arguments=(),
+                   **how) -> hosts.Pair:
+        """The server on one host, the client on the other."""
+        server, port = self.a.start_server(*command, *server_arguments, **how)
+        client = self.b.start(*command, *client_arguments, "-p", str(port), self.a.address, **how)
+        return hosts.Pair(server, client)
+
+    def pair(self, *command: str, timeout_s: float = 120.0, **how) -> hosts.Pair:
+        pair = self.start_pair(*command, **how)
+        self.a.wait_for_both(pair, timeout_s)
+        assert (pair.server.status, pair.client.status) == (0, 0), pair.report()
+        return pair
+
+    def start_capture(self, station: Station, path: pathlib.Path) -> Program:
+        """What the wire carries, by Wireshark's dumpcap."""
+        program = Program([*station.inside, "dumpcap", "-q", "-i", INTERFACE, "-B", "64", "-f",
+                           "udp port 4791", "-w", str(path)], os.environ, station.logs / "dumpcap")
+        program.wait_until(lambda: "File:" in program.err, "capturing")
+        return program
+
+    def close(self) -> None:
+        try:
+            self.a.close()
+            self.b.close()
+        finally:
+            for name in self._names:
+                subprocess.run(["ip", "netns", "del", name], check=False, timeout=60)
+
+
+def stop_capture(program: Program) -> None:
+    # What is still in dumpcap's buffer is written when it is told to end.
+    time.sleep(100 * POLL_INTERVAL_S)
+    program.send_signal(signal.SIGINT)
+    program.wait()

@@ -1,0 +1,88 @@
+"""`verbena sim`, `timeline` and `swarm` as people call them: exit statuses, reports, captures that
+tshark reads and that are equal in every run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import xml.etree.ElementTree
+
+import hosts
+
+SCENARIOS = hosts.ROOT / "scenarios"
+LOSS = SCENARIOS / "loss.toml"
+
+
+def verbena(*arguments) -> subprocess.CompletedProcess:
+    return subprocess.run([hosts.VERBENA, *map(str, arguments)], capture_output=True, text=True,
+                          check=False, timeout=120)
+
+
+def test_all_scenarios_pass():
+    result = verbena("sim", "--json", SCENARIOS)
+    reports = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [report["file"] for report in reports if not report["passed"]] == []
+    assert result.returncode == 0 and len(reports) > 100
+
+
+def test_every_scenario_has_a_title():
+    listed = verbena("sim", "--list", SCENARIOS).stdout.splitlines()
+    assert listed and all(len(line.split(maxsplit=1)) == 2 for line in listed)
+
+
+def test_an_unmet_expectation_is_a_failure_with_its_place(tmp_path):
+    broken = tmp_path / "broken.toml"
+    broken.write_text(LOSS.read_text().replace("retransmitted_pkts=3", "retransmitted_pkts=2"))
+    result = verbena("sim", broken)
+    assert result.returncode == 1
+    assert "FAIL" in result.stdout and "retransmitted_pkts of client is 3" in result.stdout
+    assert f"{broken}:" in result.stdout
+
+
+def test_a_file_that_makes_no_sense_is_a_failure_with_its_place(tmp_path):
+    broken = tmp_path / "broken.toml"
+    broken.write_text('[story]\nsteps = ["client wirte 1"]\n')
+    result = verbena("sim", broken)
+    assert result.returncode == 1
+    assert f"{broken}:2:18: " in result.stderr and "Did you mean write?" in result.stderr
+    assert verbena("sim", tmp_path / "none.toml").returncode == 1
+    assert verbena("sim").returncode == 2
+
+
+def test_captures_are_equal_in_every_run_and_clean_to_tshark(tmp_path):
+    captures = [tmp_path / "a.pcapng", tmp_path / "b.pcapng"]
+    for capture in captures:
+        assert verbena("sim", "--capture", capture, LOSS).returncode == 0
+    assert captures[0].read_bytes() == captures[1].read_bytes()
+    fields = subprocess.run(
+        ["tshark", "-r", captures[0], "-T", "fields", "-e", "infiniband.bth.opcode", "-e",
+         "frame.interface_name", "-e", "frame.comment"],
+        capture_output=True, text=True, check=True).stdout
+    assert "dropped by rule 1" in fields and "retransmission 1 after a NAK" in fields
+    assert "client" in fields and "server" in fields
+
+
+def test_timelines_in_text_and_as_a_picture(tmp_path):
+    text = verbena("timeline", LOSS, "--width", 120).stdout
+    assert "WRITE_MIDDLE psn=1" in text and "lost" in text and "rdma_write success" in text
+    picture = tmp_path / "loss.svg"
+    page = tmp_path / "loss.html"
+    assert verbena("timeline", LOSS, "--svg", picture, "--html", page).returncode == 0
+    root = xml.etree.ElementTree.parse(picture).getroot()
+    assert root.tag.endswith("svg")
+    assert picture.read_text() in page.read_text()
+
+
+def test_a_capture_s_timeline_knows_what_was_lost(tmp_path):
+    capture = tmp_path / "loss.pcapng"
+    assert verbena("sim", "--capture", capture, LOSS).returncode == 0
+    text = verbena("timeline", capture, "--width", 120).stdout
+    lost = [line for line in text.splitlines() if "  lost" in line]
+    assert len(lost) == 1 and "WRITE_MIDDLE psn=1" in lost[0]
+
+
+def test_the_swarm_s_sum_is_the_same_however_it_is_run():
+    alone = verbena("swarm", "--seeds", "1..40", "-j", "1")
+    together = verbena("swarm", "--seeds", "1..40", "-j", "4")
+    assert alone.returncode == 0 and alone.stdout == together.stdout
+    assert verbena("swarm", "--seeds", "9..1").returncode == 2
