@@ -12,6 +12,7 @@
 #include "proto/ib_bth/emit.h"
 #include "proto/roce/encap.h"
 #include "proto/roce/gid.h"
+#include "tests/unit/project_file.h"
 
 namespace verbena::cli {
 namespace {
@@ -35,7 +36,7 @@ std::vector<Frame> frames_of(const std::string& path) {
 std::vector<std::string> captures() {
   std::vector<std::string> paths;
   for (const auto& entry :
-       std::filesystem::directory_iterator(std::string(VERBENA_TEST_DATA) + "/captures")) {
+       std::filesystem::directory_iterator(test::project_file("tests/data/captures"))) {
     if (entry.path().extension() == ".pcap") {
       paths.push_back(entry.path().string());
     }
@@ -184,7 +185,7 @@ TEST_CASE("a mark of congestion is told") {
 
 TEST_CASE("connection management is named") {
   const std::vector<Frame> frames =
-      frames_of(std::string(VERBENA_TEST_DATA) + "/captures/rxe_cm_ok.pcap");
+      frames_of(test::project_file("tests/data/captures/rxe_cm_ok.pcap"));
   std::vector<std::string> messages;
   for (const Frame& frame : frames) {
     const Dissection dissection = dissect(frame);
@@ -222,8 +223,7 @@ TEST_CASE("a frame that is cut anywhere is told to be malformed, never more") {
 }
 
 TEST_CASE("random damage to frames never crashes the decoder") {
-  std::vector<Frame> frames =
-      frames_of(std::string(VERBENA_TEST_DATA) + "/captures/rxe_cm_ok.pcap");
+  std::vector<Frame> frames = frames_of(test::project_file("tests/data/captures/rxe_cm_ok.pcap"));
   frames.push_back(frame_of({.opcode = ib::Opcode::rc_flush}));
   Prng prng(9);
   for (const Frame& whole : frames) {

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "pcap/reader.h"
+#include "tests/unit/project_file.h"
 
 namespace verbena::cli {
 namespace {
@@ -17,7 +18,7 @@ using namespace std::chrono_literals;
 
 template <class Format>
 std::string dump(const std::string& capture, Format format) {
-  auto reader = pcap::Reader::open(std::string(VERBENA_TEST_DATA) + "/captures/" + capture);
+  auto reader = pcap::Reader::open(test::project_file("tests/data/captures/") + capture);
   REQUIRE(reader);
   std::string text;
   std::optional<pcap::UnixTime> start;
@@ -45,9 +46,9 @@ std::string file_text(const std::string& path) {
 
 TEST_CASE("lines and details of a small capture are these") {
   CHECK(dump("v4_rc_rnr_exhaust.pcap", format_line) ==
-        file_text(std::string(VERBENA_TEST_DATA) + "/dump/v4_rc_rnr_exhaust.txt"));
+        file_text(test::project_file("tests/data/dump/v4_rc_rnr_exhaust.txt")));
   CHECK(dump("v4_rc_access_write.pcap", format_details) ==
-        file_text(std::string(VERBENA_TEST_DATA) + "/dump/v4_rc_access_write.details.txt"));
+        file_text(test::project_file("tests/data/dump/v4_rc_access_write.details.txt")));
 }
 
 /// A packet that is not RoCE, with that comment and interface name.

@@ -7,6 +7,7 @@
 #include "proto/inet/ip_address.h"
 #include "proto/roce/decap.h"
 #include "proto/roce/gid.h"
+#include "tests/unit/project_file.h"
 
 namespace verbena::test {
 
@@ -157,7 +158,7 @@ std::vector<std::byte> client_buffer() { return pattern(3); }
 std::vector<std::byte> server_buffer() { return pattern(5); }
 
 std::vector<CapturedPacket> read_rc_packets(const std::string& capture) {
-  auto reader = pcap::Reader::open(VERBENA_TEST_DATA "/captures/" + capture + ".pcap");
+  auto reader = pcap::Reader::open(test::project_file("tests/data/captures/") + capture + ".pcap");
   REQUIRE(reader);
   std::vector<CapturedPacket> packets;
   std::optional<Time> first;

@@ -18,6 +18,7 @@
 #include "tests/support/host.h"
 #include "tests/support/wire_packet.h"
 #include "tests/unit/ib_bth_rc/kernel_captures.h"
+#include "tests/unit/project_file.h"
 
 namespace verbena::test {
 
@@ -503,7 +504,8 @@ TEST_CASE("no capture of a reliable connection is left out") {
     covered.insert(scenario.capture);
   }
   std::size_t count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(VERBENA_TEST_DATA "/captures")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(test::project_file("tests/data/captures"))) {
     const std::string name = entry.path().stem();
     if (entry.path().extension() == ".pcap" && name.find("_rc_") != std::string::npos) {
       INFO(name);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/project_file.h"
 #include "tests/unit/wire_support/hex.h"
 
 namespace verbena::test {
@@ -40,7 +41,8 @@ inline std::vector<Bytes> read_capture(const std::filesystem::path& path) {
 /// All captures, by name, so that failures are told in the same order everywhere.
 inline std::vector<std::filesystem::path> capture_paths() {
   std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(VERBENA_TEST_DATA "/captures")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(test::project_file("tests/data/captures"))) {
     if (entry.path().extension() == ".pcap") {
       paths.push_back(entry.path());
     }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "sim/scenario/run.h"
+#include "tests/unit/project_file.h"
 
 using namespace verbena;
 using namespace verbena::sim;
@@ -130,7 +131,7 @@ TEST_CASE("a sweep runs every combination") {
 }
 
 TEST_CASE("the examples in docs/scenarios.md run and pass") {
-  std::ifstream file(VERBENA_DOCS "/scenarios.md");
+  std::ifstream file(test::project_file("docs/scenarios.md"));
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   std::size_t count = 0;
   for (std::size_t at = text.find("```toml\n"); at != std::string::npos;
