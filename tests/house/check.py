@@ -7,15 +7,16 @@ import sys
 import rules
 
 # Not ours, or not text: the build, version control, and the data that tests read.
-SKIPPED_FOLDERS = {"build", ".git", ".cache", "__pycache__", ".pytest_cache"}
+SKIPPED_NAMES = {"build", ".git", ".cache", "__pycache__", ".pytest_cache"}
 SKIPPED_PATHS = ("tests/data/",)
 
 
 def read_tree(root: pathlib.Path) -> rules.Tree:
     tree = {}
     for folder, subfolders, names in os.walk(root):
-        subfolders[:] = sorted(set(subfolders) - SKIPPED_FOLDERS)
-        for name in sorted(names):
+        subfolders[:] = sorted(set(subfolders) - SKIPPED_NAMES)
+        # In a linked worktree .git is a file.
+        for name in sorted(set(names) - SKIPPED_NAMES):
             file = pathlib.Path(folder, name)
             path = file.relative_to(root).as_posix()
             if path.startswith(SKIPPED_PATHS) or not file.is_file():

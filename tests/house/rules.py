@@ -34,7 +34,6 @@ MAY_INCLUDE = {
     "proto/inet": PROTO,
     "proto/ib_bth": PROTO,
     "proto/roce": PROTO | {"proto/inet", "proto/ib_bth"},
-    "faults": PROTO | {"proto/inet", "proto/ib_bth", "proto/roce"},
     # TCP reaches iWARP as an abstract byte stream only.
     "proto/iwarp": PROTO,
     "nic_model": TRANSPORTS,
