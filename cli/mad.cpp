@@ -4,68 +4,95 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/endian/buffers.hpp>
-#include <cstdint>
 #include <iterator>
 #include <string_view>
+#include <type_traits>
+#include <variant>
 
 #include "cli/layer_builder.h"
+#include "proto/ib_bth/cm/messages.h"
+#include "proto/ib_bth/cm/reject_reason.h"
+#include "proto/ib_bth/cm/service_id.h"
+#include "proto/roce/gid.h"
 
 namespace verbena::cli {
 namespace {
 
-/// The common MAD header (13.4.2).
-struct MadHeader {
-  std::uint8_t base_version = 0;
-  std::uint8_t management_class = 0;
-  std::uint8_t class_version = 0;
-  std::uint8_t method = 0;
-  boost::endian::big_uint16_buf_t status{};
-  boost::endian::big_uint16_buf_t class_specific{};
-  boost::endian::big_uint64_buf_t transaction_id{};
-  boost::endian::big_uint16_buf_t attribute_id{};
-  boost::endian::big_uint16_buf_t reserved{};
-  boost::endian::big_uint32_buf_t attribute_modifier{};
-};
-constexpr std::size_t mad_header_bytes = 24;
-static_assert(is_wire_struct<MadHeader, mad_header_bytes>);
+using namespace ib;
 
-constexpr std::uint8_t class_subnet_administration = 0x03;
-constexpr std::uint8_t class_communication_management = 0x07;
+/// Numbers that people know in hexadecimal.
+template <class T>
+constexpr bool is_hexadecimal =
+    std::is_same_v<T, cm::CommId> || std::is_same_v<T, cm::ServiceId> || std::is_same_v<T, Qpn> ||
+    std::is_same_v<T, Qkey> || std::is_same_v<T, Pkey> || std::is_same_v<T, Psn> ||
+    std::is_same_v<T, std::uint64_t>;
 
-struct CmMessage {
-  std::uint16_t attribute_id;
-  std::string_view name;
-  /// What the first two words of its data are called; some have one identifier only.
-  std::string_view first_id = "local_id";
-  std::string_view second_id = "remote_id";
-};
-
-/// Communication management attributes (16.7.2).
-constexpr CmMessage cm_messages[] = {
-    {0x0010, "ConnectRequest", "local_id", {}},
-    {0x0011, "MsgRcptAck"},
-    {0x0012, "ConnectReject"},
-    {0x0013, "ConnectReply"},
-    {0x0014, "ReadyToUse"},
-    {0x0015, "DisconnectRequest"},
-    {0x0016, "DisconnectReply"},
-    {0x0017, "ServiceIDResReq", "request_id", {}},
-    {0x0018, "ServiceIDResReqResp", "request_id", {}},
-    {0x0019, "LoadAlternatePath"},
-    {0x001A, "AlternatePathResponse"},
-};
-
-std::uint32_t read_u32(ByteView bytes) {
-  return read_struct<boost::endian::big_uint32_buf_t>(bytes).value();
+std::string meaning_of(cm::ServiceId id) {
+  if (const auto tcp = cm::port_of(id, cm::PortSpace::tcp)) {
+    return fmt::format("TCP port space, port {}", *tcp);
+  }
+  if (const auto udp = cm::port_of(id, cm::PortSpace::udp)) {
+    return fmt::format("UDP port space, port {}", *udp);
+  }
+  return {};
 }
 
-std::string message_name(const MadHeader& header, const CmMessage* message) {
-  const std::uint16_t attribute = header.attribute_id.value();
-  if (message != nullptr) {
-    return fmt::format("CM {}", message->name);
+std::string meaning_of(cm::RejectReason reason) { return cm::describe(reason); }
+
+template <class T>
+std::string meaning_of(const T&) {
+  return {};
+}
+
+/// As much of the private data as isn't zero, in hexadecimal.
+template <std::size_t size>
+std::string bytes_text(const std::array<std::byte, size>& bytes) {
+  const auto last = std::find_if(bytes.rbegin(), bytes.rend(),
+                                 [](std::byte byte) { return byte != std::byte{0}; });
+  std::string text;
+  for (auto byte = bytes.begin(); byte != last.base(); ++byte) {
+    fmt::format_to(std::back_inserter(text), "{:02x}", std::to_integer<unsigned>(*byte));
   }
-  if (header.management_class == class_subnet_administration) {
+  return text;
+}
+
+template <class T>
+void add_field(LayerBuilder& layer, const char* name, std::size_t at, std::size_t size_bytes,
+               const T& value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    layer.flag(name, at, value);
+  } else if constexpr (is_hexadecimal<T>) {
+    layer.hex(name, at, size_bytes, cm::number_of(value), meaning_of(value));
+  } else if constexpr (cm::NumberField<T>) {
+    layer.number(name, at, size_bytes, cm::number_of(value), meaning_of(value));
+  } else if constexpr (std::is_same_v<T, Gid>) {
+    layer.text(name, at, sizeof value, roce::to_text(value));
+  } else if (std::string text = bytes_text(value); !text.empty()) {
+    layer.text(name, at, text.size() / 2, std::move(text));
+  }
+}
+
+void add_fields(LayerBuilder& layer, const cm::Message& message) {
+  // Nobody sends an alternate path on RoCE, and its fields are called like those of the primary.
+  constexpr std::size_t req_alternate_at = 96;
+  const auto add = [&](const auto& field, const auto& value, std::size_t base) {
+    if (base == req_alternate_at) {
+      return;
+    }
+    const std::size_t at = cm::mad_header_bytes + base + field.place.byte;
+    add_field(layer, field.name, at, (field.place.bit + field.place.width + 7) / 8, value);
+  };
+  std::visit([&](const auto& each) { cm::for_each_field(each, add); }, message);
+}
+
+std::string message_name(const cm::MadHeader& header) {
+  const std::uint16_t attribute = header.attribute_id.value();
+  if (header.management_class == cm::class_communication_management) {
+    if (const char* name = cm::name_of(cm::AttributeId{attribute})) {
+      return fmt::format("CM {}", name);
+    }
+  }
+  if (header.management_class == cm::class_subnet_administration) {
     return fmt::format("SA attribute {:#06x}", attribute);
   }
   return fmt::format("MAD of class {:#04x}, attribute {:#06x}", header.management_class, attribute);
@@ -74,20 +101,13 @@ std::string message_name(const MadHeader& header, const CmMessage* message) {
 }  // namespace
 
 std::string dissect_mad(ByteView mad, std::size_t offset, Dissection& out) {
-  constexpr std::size_t ids_bytes = 8;
-  if (mad.size() < mad_header_bytes + ids_bytes) {
+  if (mad.size() < cm::mad_header_bytes) {
     return "too short for a MAD";
   }
-  const auto header = read_struct<MadHeader>(mad);
-  const CmMessage* message = nullptr;
-  if (header.management_class == class_communication_management) {
-    const auto* found =
-        std::ranges::find(cm_messages, header.attribute_id.value(), &CmMessage::attribute_id);
-    message = found == std::end(cm_messages) ? nullptr : found;
-  }
-  std::string name = message_name(header, message);
+  const auto header = read_struct<cm::MadHeader>(mad);
+  std::string name = message_name(header);
   LayerBuilder layer(out, "mad", "MAD", offset, mad.size());
-  layer.text("message", 0, mad_header_bytes, name);
+  layer.text("message", 0, cm::mad_header_bytes, name);
   layer.number("base_version", 0, 1, header.base_version);
   layer.hex("class", 1, 1, header.management_class);
   layer.number("class_version", 2, 1, header.class_version);
@@ -96,12 +116,8 @@ std::string dissect_mad(ByteView mad, std::size_t offset, Dissection& out) {
   layer.hex("transaction_id", 8, 8, header.transaction_id.value());
   layer.hex("attribute_id", 16, 2, header.attribute_id.value());
   layer.hex("attribute_modifier", 20, 4, header.attribute_modifier.value());
-  if (message != nullptr) {
-    const ByteView data = mad.subspan(mad_header_bytes);
-    layer.hex(message->first_id, mad_header_bytes, 4, read_u32(data));
-    if (!message->second_id.empty()) {
-      layer.hex(message->second_id, mad_header_bytes + 4, 4, read_u32(data.subspan(4)));
-    }
+  if (const auto envelope = cm::parse(mad)) {
+    add_fields(layer, envelope->message);
   }
   return name;
 }

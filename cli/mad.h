@@ -1,4 +1,5 @@
-// Management datagrams on QP1, as far as a reader of captures needs them: which message it is.
+// Management datagrams on QP1: which message it is, and the fields of those of the connection
+// manager.
 #pragma once
 
 #include <cstddef>
