@@ -24,6 +24,18 @@ Nic::ObjectCounts Nic::object_counts() const {
           .qps = impl_->qps.count()};
 }
 
+std::size_t Nic::list_qps(std::span<const Qp*> room) const {
+  std::size_t count = 0;
+  impl_->qps.for_each([&](const Qp& qp) {
+    if (count < room.size()) {
+      room[count++] = &qp;
+    }
+  });
+  return count;
+}
+
+void Nic::set_observer(NicObserver* observer) { impl_->observer = observer; }
+
 namespace {
 
 /// Takes an object out of the list that owns it.
@@ -132,8 +144,8 @@ Cq* Nic::poll_cq_notification() {
 
 void Nic::on_timer(Time now) {
   while (Qp* const qp = impl_->timers.pop_due(now)) {
-    auto env = impl_->env(now);
-    impl_->fail(now, *qp, qp->requester.on_timer(env));
+    auto env = impl_->env(now, *qp);
+    impl_->fail(env, *qp, qp->requester.on_timer(env));
     impl_->update_timer(*qp);
     impl_->mark_ready(*qp);
   }
@@ -146,6 +158,7 @@ QpState state_of(const Qp& qp) { return qp.attr.state; }
 QpType type_of(const Qp& qp) { return qp.type; }
 const QpCaps& qp_caps(const Qp& qp) { return qp.caps; }
 std::uintptr_t cookie_of(const Qp& qp) { return qp.cookie; }
+const Counters& counters_of(const Qp& qp) { return qp.counters; }
 std::size_t send_room(const Qp& qp) { return qp.requester.room(); }
 
 }  // namespace verbena::nic

@@ -72,6 +72,33 @@ struct AsyncEvent {
   std::uint8_t port = 1;
 };
 
+/// A queue pair came into another state.
+struct QpChange {
+  enum class Cause : std::uint8_t {
+    /// The program wanted it.
+    command,
+    /// A completion with the error `status`.
+    completion_error,
+    /// The peer's request was invalid, or had no right to the memory it named.
+    invalid_request,
+    access_violation,
+    /// Completions were lost: the CQ was full.
+    cq_overflow,
+  };
+
+  /// The state it comes from; state_of() tells the new one.
+  QpState from = QpState::reset;
+  Cause cause = Cause::command;
+  WcStatus status = WcStatus::success;
+};
+
+/// Hears of changes, for logs: during the call that makes them. May call getters only.
+class NicObserver {
+ public:
+  virtual ~NicObserver() = default;
+  virtual void on_qp_change(const Qp& qp, const QpChange& change) = 0;
+};
+
 enum class TransmitStatus : std::uint8_t {
   /// Nothing left to send now.
   idle,
@@ -98,6 +125,10 @@ class Nic {
     std::uint32_t pds = 0, mrs = 0, cqs = 0, qps = 0;
   };
   [[nodiscard]] ObjectCounts object_counts() const;
+  /// The first queue pairs, as many as `room` holds; returns how many it wrote.
+  std::size_t list_qps(std::span<const Qp*> room) const;
+  /// `observer` must outlive the Nic; nullptr: nobody.
+  void set_observer(NicObserver* observer);
 
   // Commands: resources. Destroying what others use is refused with `busy`.
   [[nodiscard]] Result<Pd*, NicError> alloc_pd();
@@ -153,6 +184,7 @@ class Nic {
 [[nodiscard]] QpType type_of(const Qp& qp);
 [[nodiscard]] const QpCaps& qp_caps(const Qp& qp);
 [[nodiscard]] std::uintptr_t cookie_of(const Qp& qp);
+[[nodiscard]] const Counters& counters_of(const Qp& qp);
 /// How many send requests can still be posted.
 [[nodiscard]] std::size_t send_room(const Qp& qp);
 

@@ -30,15 +30,19 @@ struct Nic::Impl {
         memory(device_profile.mr_max, seed) {}
   ~Impl() { ready.clear(); }
 
-  [[nodiscard]] ib::TransportEnv env(Time now) {
-    return {.now = now, .memory = memory, .counters = counters};
+  /// What the transport of `qp` does is counted for the queue pair and for the port.
+  [[nodiscard]] ib::TransportEnv env(Time now, Qp& qp) {
+    return {.now = now, .memory = memory, .counters = qp.counters};
   }
 
   void raise(const AsyncEvent& event);
 
   // nic_qp.cpp
   void set_state(Time now, Qp& qp, QpState to);
-  void fail(Time now, Qp& qp, ib::QpFailure failure);
+  /// `failure` is what the transport made of the event for which `env` was lent to it.
+  void fail(const ib::TransportEnv& env, Qp& qp, ib::QpFailure failure);
+  void tell_observer(const Qp& qp, QpState from, QpChange::Cause cause,
+                     WcStatus status = WcStatus::success) const;
   void enter_error(Time now, Qp& qp);
   void check_drained(Qp& qp);
   void fail_users_of_overflowed_cqs(Time now);
@@ -64,11 +68,14 @@ struct Nic::Impl {
   Cq::Signals cq_signals;
   std::vector<std::unique_ptr<Cq>> cqs;
   QpTable qps;
+  /// Whose the frame is that is being received, once that is known.
+  Qp* addressee = nullptr;
   TimerQueue timers;
   using ReadyList = boost::intrusive::list<
       Qp, boost::intrusive::member_hook<Qp, boost::intrusive::list_member_hook<>, &Qp::ready_hook>>;
   ReadyList ready;
   std::deque<AsyncEvent> events;
+  NicObserver* observer = nullptr;
 };
 
 }  // namespace verbena::nic

@@ -147,7 +147,7 @@ Result<Qp*, NicError> Nic::create_qp(Pd& pd, const QpInitAttr& attr) {
   if (!qpn) {
     return std::unexpected(NicError::qpns_exhausted);
   }
-  Qp& qp = impl_->qps.insert(std::make_unique<Qp>(*qpn, pd, attr));
+  Qp& qp = impl_->qps.insert(std::make_unique<Qp>(*qpn, pd, attr, impl_->counters));
   ++pd.users;
   ++qp.send_cq.users;
   ++qp.recv_cq.users;
@@ -203,6 +203,9 @@ QpAttr Nic::query_qp(const Qp& qp) const {
 void Nic::Impl::set_state(Time now, Qp& qp, QpState to) {
   const QpState from = qp.attr.state;
   qp.attr.state = to;
+  if (from != to) {
+    tell_observer(qp, from, QpChange::Cause::command);
+  }
   switch (to) {
     case QpState::reset:
       qp.requester.reset();
@@ -248,28 +251,40 @@ void Nic::Impl::set_state(Time now, Qp& qp, QpState to) {
 /// Flushes both queues. Answers that wait are still sent: a NAK tells the peer why.
 void Nic::Impl::enter_error(Time now, Qp& qp) {
   qp.attr.state = QpState::err;
-  auto transport = env(now);
+  auto transport = env(now, qp);
   qp.requester.flush(transport);
   qp.responder.flush(transport);
   qp.comm_est_due = qp.sq_drained_due = false;
   fail_users_of_overflowed_cqs(now);
 }
 
-void Nic::Impl::fail(Time now, Qp& qp, ib::QpFailure failure) {
-  if (failure == ib::QpFailure::none || qp.attr.state == QpState::err) {
+void Nic::Impl::fail(const ib::TransportEnv& env, Qp& qp, ib::QpFailure failure) {
+  const QpState from = qp.attr.state;
+  if (failure == ib::QpFailure::none || from == QpState::err) {
     return;
   }
-  enter_error(now, qp);
+  enter_error(env.now, qp);
   switch (failure) {
     case ib::QpFailure::none:
+      break;
     case ib::QpFailure::told_by_completion:
+      tell_observer(qp, from, QpChange::Cause::completion_error, env.ended_with);
       break;
     case ib::QpFailure::request_error:
+      tell_observer(qp, from, QpChange::Cause::invalid_request);
       raise({.type = AsyncEventType::qp_req_err, .qp = &qp});
       break;
     case ib::QpFailure::access_error:
+      tell_observer(qp, from, QpChange::Cause::access_violation);
       raise({.type = AsyncEventType::qp_access_err, .qp = &qp});
       break;
+  }
+}
+
+void Nic::Impl::tell_observer(const Qp& qp, QpState from, QpChange::Cause cause,
+                              WcStatus status) const {
+  if (observer != nullptr) {
+    observer->on_qp_change(qp, {.from = from, .cause = cause, .status = status});
   }
 }
 
@@ -291,7 +306,9 @@ void Nic::Impl::fail_users_of_overflowed_cqs(Time now) {
     qps.for_each([&](Qp& qp) {
       if ((&qp.send_cq == cq || &qp.recv_cq == cq) && qp.attr.state != QpState::err &&
           qp.attr.state != QpState::reset) {
+        const QpState from = qp.attr.state;
         enter_error(now, qp);
+        tell_observer(qp, from, QpChange::Cause::cq_overflow);
         raise({.type = AsyncEventType::qp_fatal, .qp = &qp});
       }
     });

@@ -42,9 +42,13 @@ bool takes_responses(QpState state) { return state == QpState::rts || state == Q
 RxVerdict Nic::on_frame(Time now, ByteView frame) {
   impl_->counters.add(Counter::rcvd_pkts);
   impl_->counters.add(Counter::rx_bytes, frame.size());
+  impl_->addressee = nullptr;
   const RxVerdict verdict = impl_->receive(now, frame);
   if (verdict.counter) {
     impl_->counters.add(*verdict.counter);
+  }
+  if (impl_->addressee != nullptr) {
+    impl_->addressee->count_received(frame.size(), verdict.counter);
   }
   if (!impl_->cq_signals.overflowed.empty()) {
     impl_->fail_users_of_overflowed_cqs(now);
@@ -88,6 +92,7 @@ RxVerdict Nic::Impl::dispatch(Time now, const roce::RoceFrame& frame,
     return RxVerdict::drop(RxCheck::qp, Counter::rx_drop_unknown_qp, 0,
                            to_value(packet.dest_qpn()));
   }
+  addressee = qp;
   const ib::OpcodeInfo& info = packet.info();
   if (info.role == ib::Role::notification) {
     counters.add(Counter::rp_cnp_handled);
@@ -117,7 +122,7 @@ RxVerdict Nic::Impl::dispatch(Time now, const roce::RoceFrame& frame,
 
 /// Hands a packet to the half of the queue pair that it is for.
 RxVerdict Nic::Impl::deliver(Time now, Qp& qp, const ib::PacketView& packet) {
-  auto transport = env(now);
+  auto transport = env(now, qp);
   RxVerdict verdict;
   if (packet.info().is_request()) {
     const auto outcome = qp.responder.on_request(transport, packet);
@@ -125,11 +130,11 @@ RxVerdict Nic::Impl::deliver(Time now, Qp& qp, const ib::PacketView& packet) {
       qp.comm_est_due = false;
       raise({.type = AsyncEventType::comm_est, .qp = &qp});
     }
-    fail(now, qp, outcome.failure);
+    fail(transport, qp, outcome.failure);
     verdict = outcome.verdict;
   } else {
     const auto outcome = qp.requester.on_response(transport, packet);
-    fail(now, qp, outcome.failure);
+    fail(transport, qp, outcome.failure);
     check_drained(qp);
     update_timer(qp);
     verdict = outcome.verdict;

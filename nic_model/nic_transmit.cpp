@@ -14,8 +14,8 @@ constexpr std::uint32_t quantum_packets = 16;
 /// Wraps what a queue pair sends into frames to its peer.
 class Encapsulator final : public PacketSink {
  public:
-  Encapsulator(const Qp& qp, FrameSink& sink, Counters& counters)
-      : encapsulation_(*qp.encapsulation), route_(qp.route), sink_(sink), counters_(counters) {}
+  Encapsulator(Qp& qp, FrameSink& sink)
+      : encapsulation_(*qp.encapsulation), route_(qp.route), sink_(sink), counters_(qp.counters) {}
 
   MutableBytes reserve(std::size_t bytes) override {
     transport_bytes_ = bytes;
@@ -127,16 +127,16 @@ TransmitStatus Nic::Impl::transmit(Time now, FrameSink& sink, std::uint32_t fram
 /// A queue pair's turn: answers before requests, because peers wait for them.
 ib::TransmitResult Nic::Impl::transmit_one(Time now, Qp& qp, FrameSink& sink,
                                            std::uint32_t& frames_max) {
-  auto transport = env(now);
-  Encapsulator packets(qp, sink, counters);
+  auto transport = env(now, qp);
+  Encapsulator packets(qp, sink);
   std::uint32_t quantum = std::min(quantum_packets, frames_max);
   const std::uint32_t given = quantum;
   const auto answered = qp.responder.poll_transmit(transport, packets, quantum);
-  fail(now, qp, answered.failure);
+  fail(transport, qp, answered.failure);
   ib::TransmitResult result = answered.result;
   if (result == ib::TransmitResult::idle) {
     const auto asked = qp.requester.poll_transmit(transport, packets, quantum);
-    fail(now, qp, asked.failure);
+    fail(transport, qp, asked.failure);
     result = asked.result;
     update_timer(qp);
   }

@@ -19,7 +19,7 @@ namespace verbena::nic {
 
 class Qp {
  public:
-  Qp(Qpn number, Pd& pd_of_qp, const QpInitAttr& init)
+  Qp(Qpn number, Pd& pd_of_qp, const QpInitAttr& init, Counters& port_counters)
       : qpn(number),
         pd(pd_of_qp),
         type(init.type),
@@ -36,7 +36,17 @@ class Qp {
               .recv_wr_max = responder.queue().wr_max(),
               .send_sge_max = init.caps.send_sge_max,
               .recv_sge_max = init.caps.recv_sge_max,
-              .inline_bytes_max = init.caps.inline_bytes_max}) {}
+              .inline_bytes_max = init.caps.inline_bytes_max}),
+        counters(&port_counters) {}
+
+  /// The port has counted this already.
+  void count_received(std::size_t frame_bytes, std::optional<Counter> verdict) {
+    counters.add_here(Counter::rcvd_pkts);
+    counters.add_here(Counter::rx_bytes, frame_bytes);
+    if (verdict) {
+      counters.add_here(*verdict);
+    }
+  }
 
   const Qpn qpn;
   Pd& pd;
@@ -50,6 +60,8 @@ class Qp {
   ib::RcRequester requester;
   ib::RcResponder responder;
   const QpCaps caps;
+  /// The part of the port's counters that is this queue pair's.
+  Counters counters;
 
   /// The way to the peer, from RTR on.
   std::optional<roce::Encapsulation> encapsulation;

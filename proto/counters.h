@@ -83,16 +83,34 @@ inline constexpr std::array counter_names = {
 
 inline constexpr std::size_t counter_count = counter_names.size();
 
-/// All counters of one port. Plain numbers: whoever reads them while the NIC runs copies them
-/// under the engine's lock.
+/// All counters of one port, or of one queue pair of it. Plain numbers: whoever reads them while
+/// the NIC runs copies them under the engine's lock.
 class Counters {
  public:
-  void add(Counter counter, std::uint64_t n = 1) { values_[index(counter)] += n; }
+  using Values = std::array<std::uint64_t, counter_count>;
+
+  Counters() = default;
+  /// Those of a queue pair: what is added here is added to the port's as well. `port` must outlive
+  /// this.
+  explicit Counters(Counters* port) : port_(port) {}
+
+  void add(Counter counter, std::uint64_t n = 1) {
+    add_here(counter, n);
+    if (port_ != nullptr) {
+      port_->add_here(counter, n);
+    }
+  }
+  /// For what the port counted before it knew whose it is.
+  void add_here(Counter counter, std::uint64_t n = 1) { values_[index(counter)] += n; }
+
   [[nodiscard]] std::uint64_t operator[](Counter counter) const { return values_[index(counter)]; }
+  /// In the order of `counter_names`.
+  [[nodiscard]] const Values& values() const { return values_; }
 
  private:
   static constexpr std::size_t index(Counter counter) { return static_cast<std::size_t>(counter); }
-  std::array<std::uint64_t, counter_count> values_{};
+  Values values_{};
+  Counters* port_ = nullptr;
 };
 
 }  // namespace verbena

@@ -283,6 +283,7 @@ QpFailure RcRequester::check_local_failure(TransportEnv& env) {
 
 QpFailure RcRequester::fail_head(TransportEnv& env, WcStatus status) {
   complete_head(env, status);
+  env.ended_with = status;
   active_ = false;
   ack_deadline_ = rnr_deadline_ = time_never;
   return QpFailure::told_by_completion;

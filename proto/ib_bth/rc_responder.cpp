@@ -553,6 +553,7 @@ RcResponder::Outcome RcResponder::refuse(TransportEnv& env, const PacketView& pa
     const bool is_write = inbound_ != Inbound::send && packet.info().operation == Operation::write;
     complete_receive(env, refusal.recv_status,
                      {.opcode = is_write ? WcOpcode::recv_rdma_with_imm : WcOpcode::recv}, true);
+    env.ended_with = refusal.recv_status;
     return {.verdict = verdict, .failure = QpFailure::told_by_completion};
   }
   return {.verdict = verdict,

@@ -6,6 +6,7 @@
 #include "base/time.h"
 #include "proto/counters.h"
 #include "proto/memory_access.h"
+#include "proto/work.h"
 
 namespace verbena::ib {
 
@@ -13,6 +14,8 @@ struct TransportEnv {
   Time now;
   MemoryAccess& memory;
   Counters& counters;
+  /// Goes back to the owner: the status of the completion that told of a queue pair's end.
+  WcStatus ended_with = WcStatus::success;
 };
 
 /// Whether, and how, an event was the end of a queue pair. The owner of the state machine moves the
