@@ -64,8 +64,8 @@ enum class TransportType : std::uint8_t { rc = 0, uc = 1, rd = 2, extended = 3 }
 struct ReqPath {
   std::uint16_t local_lid = 0;
   std::uint16_t remote_lid = 0;
-  Gid local_gid;
-  Gid remote_gid;
+  Gid local_gid{};
+  Gid remote_gid{};
   std::uint32_t flow_label = 0;
   std::uint8_t packet_rate = 0;
   std::uint8_t traffic_class = 0;
@@ -106,7 +106,7 @@ struct Req {
   std::uint8_t remote_cm_response_timeout = 0;
   TransportType transport = TransportType::rc;
   bool end_to_end_flow_control = false;
-  Psn starting_psn;
+  Psn starting_psn{};
   std::uint8_t local_cm_response_timeout = 0;
   std::uint8_t retry_count = 0;
   Pkey pkey{};
@@ -116,8 +116,8 @@ struct Req {
   std::uint8_t max_cm_retries = 0;
   bool srq = false;
   std::uint8_t extended_transport = 0;
-  ReqPath primary;
-  ReqPath alternate;
+  ReqPath primary{};
+  ReqPath alternate{};
   PrivateData<92> private_data{};
 
   static constexpr auto fields() {
@@ -207,7 +207,7 @@ struct Rep {
   Qkey local_qkey{};
   Qpn local_qpn{};
   std::uint32_t local_eecn = 0;
-  Psn starting_psn;
+  Psn starting_psn{};
   std::uint8_t responder_resources = 0;
   std::uint8_t initiator_depth = 0;
   std::uint8_t target_ack_delay = 0;
@@ -293,8 +293,8 @@ struct Drep {
 struct LapPath {
   std::uint16_t local_lid = 0;
   std::uint16_t remote_lid = 0;
-  Gid local_gid;
-  Gid remote_gid;
+  Gid local_gid{};
+  Gid remote_gid{};
   std::uint32_t flow_label = 0;
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 0;
@@ -327,7 +327,7 @@ struct Lap {
   CommId remote_comm_id{};
   Qpn remote_qpn{};
   std::uint8_t remote_cm_response_timeout = 0;
-  LapPath alternate;
+  LapPath alternate{};
   PrivateData<168> private_data{};
 
   static constexpr auto fields() {
