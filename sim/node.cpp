@@ -104,13 +104,13 @@ void Node::receive(FrameRef frame) {
 void Node::take_frame(FrameRef ref) {
   const Frame& frame = world_.frames.at(ref);
   const RxVerdict verdict = nic_.on_frame(world_.now, frame.bytes);
-  const std::string text = verbena::describe(verdict);
-  world_.trace.arrived(world_.now, id(), frame, text);
+  world_.trace.arrived(world_.now, id(), frame, verdict);
   if (world_.observer != nullptr) {
-    world_.observer->on_arrived(world_.now, id(), frame);
+    world_.observer->on_arrived(world_.now, id(), frame, verdict);
   }
   if (world_.capture != nullptr) {
-    world_.capture->write(world_.now, id(), frame.bytes, pcap::Direction::inbound, text);
+    world_.capture->write(world_.now, id(), frame.bytes, pcap::Direction::inbound,
+                          verbena::describe(verdict));
   }
   world_.frames.give_back(ref);
 }

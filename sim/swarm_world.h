@@ -9,10 +9,14 @@
 
 #include "base/prng.h"
 #include "faults/rule.h"
+#include "proto/counters.h"
 #include "proto/work.h"
 #include "sim/simulation.h"
 
 namespace verbena::sim {
+
+/// The longest message in packets: several, but not so many that a seed takes long.
+inline constexpr std::uint64_t message_packets_max = 6;
 
 class SwarmWorld final : public Application, public FrameObserver, public EventHandler {
  public:
@@ -30,7 +34,7 @@ class SwarmWorld final : public Application, public FrameObserver, public EventH
   void on_completion(Node& node, const Completion& completion) override;
   void on_async_event(Node& node, const nic::AsyncEvent& event) override;
   void on_sent(Time now, const Frame& frame) override;
-  void on_arrived(Time now, StationId at, const Frame& frame) override;
+  void on_arrived(Time now, StationId at, const Frame& frame, const RxVerdict& verdict) override;
   void on_event(Time now, std::uint64_t token) override;
 
  private:
@@ -44,6 +48,8 @@ class SwarmWorld final : public Application, public FrameObserver, public EventH
     std::optional<WcStatus> status;
   };
   struct Receive {
+    /// Which of the other side's requests it is for.
+    std::size_t request = 0;
     std::size_t local = 0;
     std::uint32_t length = 0;
     Duration post_at{};
@@ -65,6 +71,8 @@ class SwarmWorld final : public Application, public FrameObserver, public EventH
     std::size_t receives_posted = 0;
     std::size_t requests_done = 0;
     std::size_t receives_done = 0;
+    /// Atomics that this side posted and whose answers have come.
+    std::uint64_t atomics_answered = 0;
     /// The highest PSN that a response has acknowledged, and one more.
     Psn una;
   };
@@ -85,30 +93,45 @@ class SwarmWorld final : public Application, public FrameObserver, public EventH
   void post_request(Side& side, Request& request, std::uint64_t id);
   void note_failure(std::string text);
 
-  // Checking.
+  // Checking at every step: sim/swarm_checks.cpp.
+  void check_window(const Frame& frame, const PacketSummary& packet);
+  void check_guards(StationId host);
+  void check_completed_request(Side& side, const Request& request);
+  void check_completed_receive(Side& side, const Receive& receive);
+  void check_counters();
+  // Checking at the end.
+  void check_end();
   void check_side(Side& side);
   void check_memory();
   void check_request(Side& side, const Request& request);
   void check_messages(Side& side);
   void check_atomics(Side& side);
-  void check_counters();
+  void check_executed();
+  [[nodiscard]] std::uint64_t counter_before(const Side& side) const;
 
   std::uint64_t seed_;
   Prng prng_;
   Simulation simulation_;
   std::vector<Node*> nodes_;
   std::vector<nic::Mr*> regions_;
+  /// Bytes of an arena.
+  struct Range {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
   /// By host: the arena at the beginning, which bytes may change, and how much is given out.
   struct Shadow {
     std::vector<std::byte> before;
     std::vector<bool> granted;
+    /// What lies between grants, and must never change.
+    std::vector<Range> guards;
     std::size_t used = 0;
   };
   std::vector<Shadow> shadows_;
   std::vector<std::array<Side, 2>> connections_;
   faults::RuleSet faults_;
-  std::vector<std::uint64_t> sent_;
-  std::vector<std::uint64_t> arrived_;
+  /// By host, what its NIC should have counted, by what was seen.
+  std::vector<Counters> seen_;
   std::optional<std::string> failure_;
 };
 

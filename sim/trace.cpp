@@ -52,7 +52,8 @@ void Trace::sent(Time now, const Frame& frame) {
                        .frame = frame.id,
                        .text = {},
                        .packet = summarize(frame.bytes),
-                       .note = frame.note});
+                       .note = frame.note,
+                       .verdict = {}});
   }
 }
 
@@ -65,20 +66,23 @@ void Trace::lost(Time now, StationId at, const Frame& frame, std::string_view wh
                        .frame = frame.id,
                        .text = std::string(why),
                        .packet = {},
-                       .note = {}});
+                       .note = {},
+                       .verdict = {}});
   }
 }
 
-void Trace::arrived(Time now, StationId at, const Frame& frame, std::string_view verdict) {
-  mix_event(now, TraceKind::arrived, at, frame.id, verdict);
+void Trace::arrived(Time now, StationId at, const Frame& frame, const RxVerdict& verdict) {
+  const std::string text = verbena::describe(verdict);
+  mix_event(now, TraceKind::arrived, at, frame.id, text);
   if (recording_) {
     events_.push_back({.time = now,
                        .kind = TraceKind::arrived,
                        .station = at,
                        .frame = frame.id,
-                       .text = std::string(verdict),
+                       .text = text,
                        .packet = {},
-                       .note = {}});
+                       .note = {},
+                       .verdict = verdict});
   }
 }
 
@@ -91,7 +95,8 @@ void Trace::add(Time now, TraceKind kind, StationId at, std::string_view text) {
                        .frame = 0,
                        .text = std::string(text),
                        .packet = {},
-                       .note = {}});
+                       .note = {},
+                       .verdict = {}});
   }
 }
 

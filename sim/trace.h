@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/time.h"
 #include "proto/packet_sink.h"
+#include "proto/verdict.h"
 #include "sim/frame.h"
 #include "sim/packet_summary.h"
 
@@ -39,6 +40,8 @@ struct TraceEvent {
   /// sent only: what the frame says, and why it is sent.
   PacketSummary packet;
   PacketNote note;
+  /// arrived only: what the NIC made of it.
+  RxVerdict verdict;
 };
 
 class Trace {
@@ -55,7 +58,7 @@ class Trace {
 
   void sent(Time now, const Frame& frame);
   void lost(Time now, StationId at, const Frame& frame, std::string_view why);
-  void arrived(Time now, StationId at, const Frame& frame, std::string_view verdict);
+  void arrived(Time now, StationId at, const Frame& frame, const RxVerdict& verdict);
   void add(Time now, TraceKind kind, StationId at, std::string_view text);
 
  private:

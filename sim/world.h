@@ -7,6 +7,7 @@
 
 #include "base/time.h"
 #include "faults/injector.h"
+#include "proto/verdict.h"
 #include "sim/capture.h"
 #include "sim/event_queue.h"
 #include "sim/frame.h"
@@ -19,7 +20,8 @@ class FrameObserver {
  public:
   virtual ~FrameObserver() = default;
   virtual void on_sent(Time now, const Frame& frame) = 0;
-  virtual void on_arrived(Time now, StationId at, const Frame& frame) = 0;
+  /// `verdict` is what the host's NIC made of it.
+  virtual void on_arrived(Time now, StationId at, const Frame& frame, const RxVerdict& verdict) = 0;
 };
 
 struct World {

@@ -7,6 +7,8 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "base/near_miss.h"
 #include "faults/units.h"
@@ -41,23 +43,44 @@ class Checker {
     check_events(expect.events);
     check_counters(expect.counters);
     check_memory(expect.memory);
+    check_objects(expect.objects);
     check_end(expect.ends);
     return std::move(mismatches_);
   }
 
  private:
+  /// Without an event, the end of the trace is shown.
   void mismatch(Place place, std::string message, std::optional<std::size_t> event = std::nullopt) {
+    if (!event && !trace().empty()) {
+      event = trace().size() - 1;
+    }
     mismatches_.push_back({place, std::move(message), event});
+  }
+  /// The last event of a kind at a host.
+  [[nodiscard]] std::optional<std::size_t> last_event(TraceKind kind, std::size_t host) {
+    for (std::size_t i = trace().size(); i > 0; --i) {
+      // Hosts are the first stations.
+      if (trace()[i - 1].kind == kind && trace()[i - 1].station == StationId(host)) {
+        return i - 1;
+      }
+    }
+    return std::nullopt;
+  }
+  [[nodiscard]] const std::string& host_name(std::size_t host) {
+    return stage_.hosts()[host].spec->name;
   }
 
   void check_packets(const Expectations::Lines& lines);
+  void note_fates();
   std::optional<std::string> compare_packet(Line line, const TraceEvent& event);
+  std::optional<std::string> compare_verdict(Line& line, const TraceEvent& event, Psn first);
   void check_completions(const Expectations::Lines& lines);
   std::optional<std::string> compare_completion(Line& line, const Completion& completion);
   void check_states(const Expectations::Lines& lines);
   void check_events(const Expectations::Lines& lines);
   void check_counters(const Expectations::Lines& lines);
   void check_memory(const Expectations::Lines& lines);
+  void check_objects(const Expectations::Lines& lines);
   void check_end(const std::optional<Line>& line);
 
   [[nodiscard]] const std::vector<TraceEvent>& trace() {
@@ -67,8 +90,43 @@ class Checker {
   Stage& stage_;
   const Story& story_;
   std::vector<Mismatch> mismatches_;
-  std::map<std::uint64_t, std::string_view> lost_;
+  /// By frame: those that were lost, and what the receiver made of the others when they first came.
+  std::set<std::uint64_t> lost_;
+  std::map<std::uint64_t, RxVerdict> verdicts_;
 };
+
+/// "R_Key and range" is written r_key_and_range.
+std::string check_identifier(RxCheck check) {
+  std::string name = lower(name_of(check));
+  std::ranges::replace(name, ' ', '_');
+  return name;
+}
+
+/// check=NAME expected=N got=N: why the receiver's NIC refused it, or took it for a duplicate.
+std::optional<std::string> Checker::compare_verdict(Line& line, const TraceEvent& event,
+                                                    Psn first) {
+  const auto check = line.take("check");
+  const auto expected = line.take("expected");
+  const auto got = line.take("got");
+  const auto found = verdicts_.find(event.frame);
+  const RxVerdict verdict = found != verdicts_.end() ? found->second : RxVerdict{};
+  if (check && check->text != check_identifier(verdict.check)) {
+    return verdict.check == RxCheck::none
+               ? "its receiver has nothing against it"
+               : fmt::format("it meets the check {}", check_identifier(verdict.check));
+  }
+  const auto differs = [&](const std::optional<Word>& word, std::uint64_t value) {
+    if (!word) {
+      return false;
+    }
+    const bool is_psn = verdict.check == RxCheck::psn;
+    return value != (is_psn ? psn_of(*word, first).value() : stage_.value(*word, u64_max));
+  };
+  if (differs(expected, verdict.expected) || differs(got, verdict.got)) {
+    return fmt::format("its receiver expected {:#x} and got {:#x}", verdict.expected, verdict.got);
+  }
+  return std::nullopt;
+}
 
 /// The first difference between a packet and a line, in words.
 std::optional<std::string> Checker::compare_packet(Line line, const TraceEvent& event) {
@@ -96,18 +154,21 @@ std::optional<std::string> Checker::compare_packet(Line line, const TraceEvent& 
   const std::string got = short_name(packet);
   note(wanted != lower(got) && wanted != ib::opcode_identifier(packet.fields.opcode),
        fmt::format("it is {}", got));
+  const End* const end = stage_.end_at(packet.destination, packet.fields.dest_qpn);
+  Psn first;
+  if (end != nullptr) {
+    first = packet.info().is_response() ? end->first_psn : stage_.peer_of(*end).first_psn;
+  }
   if (const auto psn = line.take("psn")) {
-    const End* const end = stage_.end_at(packet.destination, packet.fields.dest_qpn);
-    Psn first;
-    if (end != nullptr) {
-      first = packet.info().is_response() ? end->first_psn : stage_.peer_of(*end).first_psn;
-    }
     const Psn expected = psn_of(*psn, first);
     note(expected != packet.fields.psn,
          fmt::format("psn is {}, expected {}", packet.fields.psn.value(), expected.value()));
   }
   if (auto fields = compare_fields(line, stage_, packet)) {
     note(true, *std::move(fields));
+  }
+  if (auto verdict = compare_verdict(line, event, first)) {
+    note(true, *std::move(verdict));
   }
   if (const auto at = line.take("at")) {
     const Duration expected = duration_of(*at);
@@ -123,6 +184,16 @@ std::optional<std::string> Checker::compare_packet(Line line, const TraceEvent& 
   return difference;
 }
 
+void Checker::note_fates() {
+  for (const TraceEvent& event : trace()) {
+    if (event.kind == TraceKind::lost) {
+      lost_.insert(event.frame);
+    } else if (event.kind == TraceKind::arrived) {
+      verdicts_.emplace(event.frame, event.verdict);
+    }
+  }
+}
+
 /// Packets in the order of sending; "..." stands for any number of packets.
 void Checker::check_packets(const Expectations::Lines& lines) {
   if (!lines) {
@@ -132,10 +203,9 @@ void Checker::check_packets(const Expectations::Lines& lines) {
   for (std::size_t i = 0; i < trace().size(); ++i) {
     if (trace()[i].kind == TraceKind::sent) {
       sent.push_back(i);
-    } else if (trace()[i].kind == TraceKind::lost) {
-      lost_.emplace(trace()[i].frame, trace()[i].text);
     }
   }
+  note_fates();
   std::size_t at = 0;
   bool skipping = false;
   for (const Line& line : *lines) {
@@ -153,9 +223,7 @@ void Checker::check_packets(const Expectations::Lines& lines) {
       ++candidate;
     }
     if (difference) {
-      const auto event = at < sent.size() ? std::optional(sent[at])
-                         : sent.empty()   ? std::nullopt
-                                          : std::optional(sent.back());
+      const auto event = at < sent.size() ? std::optional(sent[at]) : std::nullopt;
       mismatch(line.place(),
                skipping
                    ? fmt::format("No packet here is '{}'.", line.text())
@@ -168,7 +236,8 @@ void Checker::check_packets(const Expectations::Lines& lines) {
   }
   if (at < sent.size() && !skipping) {
     const Place place = lines->empty() ? Place{} : lines->back().place();
-    mismatch(place, fmt::format("{} more packets are sent.", sent.size() - at), sent[at]);
+    mismatch(place, fmt::format("{} more packets are sent than expected.", sent.size() - at),
+             sent[at]);
   }
 }
 
@@ -222,7 +291,7 @@ void Checker::check_completions(const Expectations::Lines& lines) {
                                    ? first
                                    : number_of({id.text.substr(dots + 2), id.place}, u64_max - 1);
     for (std::uint64_t wr_id = first; wr_id <= last; ++wr_id) {
-      while (open[host] && at[host] < done.size() && done[at[host]].wr_id != wr_id) {
+      while (open[host] && at[host] < done.size() && done[at[host]].what.wr_id != wr_id) {
         ++at[host];
       }
       open[host] = false;
@@ -231,7 +300,7 @@ void Checker::check_completions(const Expectations::Lines& lines) {
                  fmt::format("'{}': it never completes (wr {}).", line.text(), wr_id));
         return;
       }
-      const Completion& completion = done[at[host]++];
+      const auto& [completion, event] = done[at[host]++];
       Line rest = line;
       auto difference = compare_completion(rest, completion);
       if (completion.wr_id != wr_id) {
@@ -239,8 +308,9 @@ void Checker::check_completions(const Expectations::Lines& lines) {
       }
       if (difference) {
         mismatch(line.place(),
-                 fmt::format("Completion {} of the host isn't '{}': {} ({}).", at[host],
-                             line.text(), *difference, describe(completion)));
+                 fmt::format("Completion {} of {} isn't '{}': {} ({}).", at[host], host_name(host),
+                             line.text(), *difference, describe(completion)),
+                 event);
         return;
       }
     }
@@ -249,8 +319,9 @@ void Checker::check_completions(const Expectations::Lines& lines) {
     const auto& done = story_.completions()[host];
     if (!open[host] && at[host] < done.size()) {
       mismatch(lines->empty() ? Place{} : lines->back().place(),
-               fmt::format("{} has {} more completions: {}.", stage_.hosts()[host].spec->name,
-                           done.size() - at[host], describe(done[at[host]])));
+               fmt::format("{} has {} more completions than expected: {}.", host_name(host),
+                           done.size() - at[host], describe(done[at[host]].what)),
+               done[at[host]].event);
     }
   }
 }
@@ -261,10 +332,13 @@ void Checker::check_states(const Expectations::Lines& lines) {
     const Word state = line.next("a state");
     Connection& connection = stage_.connection(host, line.take("via"), line.place());
     line.end();
-    const std::string got = lower(nic::name_of(nic::state_of(*stage_.end_of(connection, host).qp)));
+    const nic::Qp* const qp = stage_.end_of(connection, host).qp;
+    const std::string got = qp != nullptr ? lower(nic::name_of(nic::state_of(*qp))) : "closed";
     if (got != state.text) {
-      mismatch(line.place(), fmt::format("The queue pair of {} is {}, expected {}.",
-                                         stage_.hosts()[host].spec->name, got, state.text));
+      mismatch(
+          line.place(),
+          fmt::format("The queue pair of {} is {}, expected {}.", host_name(host), got, state.text),
+          last_event(TraceKind::state, host));
     }
   }
 }
@@ -279,21 +353,24 @@ void Checker::check_events(const Expectations::Lines& lines) {
     const Word name = line.next("an event");
     line.end();
     const auto& events = story_.events()[host];
-    const std::string got =
-        at[host] < events.size() ? lower(nic::name_of(events[at[host]])) : "nothing";
-    ++at[host];
+    const bool came = at[host] < events.size();
+    const std::string got = came ? lower(nic::name_of(events[at[host]].what)) : "nothing";
     if (got != name.text) {
-      mismatch(line.place(), fmt::format("Event {} of {} is {}, expected {}.", at[host],
-                                         stage_.hosts()[host].spec->name, got, name.text));
+      mismatch(line.place(),
+               fmt::format("Event {} of {} is {}, expected {}.", at[host] + 1, host_name(host), got,
+                           name.text),
+               came ? std::optional(events[at[host]].event) : std::nullopt);
       return;
     }
+    ++at[host];
   }
   for (std::size_t host = 0; host < at.size(); ++host) {
     const auto& events = story_.events()[host];
     if (at[host] < events.size()) {
       mismatch(lines->empty() ? Place{} : lines->back().place(),
-               fmt::format("{} has {} more events: {}.", stage_.hosts()[host].spec->name,
-                           events.size() - at[host], lower(nic::name_of(events[at[host]]))));
+               fmt::format("{} has {} more events than expected: {}.", host_name(host),
+                           events.size() - at[host], lower(nic::name_of(events[at[host]].what))),
+               events[at[host]].event);
     }
   }
 }
@@ -307,9 +384,8 @@ void Checker::check_counters(const Expectations::Lines& lines) {
       const std::string name(counter_names[i]);
       const std::uint64_t got = counters[static_cast<Counter>(i)];
       const auto differs = [&](std::string_view relation, std::uint64_t expected) {
-        mismatch(line.place(),
-                 fmt::format("{} of {} is {}, expected {}{}.", name,
-                             stage_.hosts()[host].spec->name, got, relation, expected));
+        mismatch(line.place(), fmt::format("{} of {} is {}, expected {}{}.", name, host_name(host),
+                                           got, relation, expected));
       };
       if (const auto exact = line.take(name)) {
         if (const auto expected = number_of(*exact, u64_max); got != expected) {
@@ -347,7 +423,7 @@ void Checker::check_memory(const Expectations::Lines& lines) {
                                 : length  ? size_of(*length, at.bytes_left())
                                           : at.bytes_left();
     line.end();
-    const ByteView got = stage_.bytes(at, bytes);
+    const ByteView got = stage_.bytes(at, bytes, left.place);
     std::vector<std::byte> expected(bytes);
     if (is_number) {
       const std::uint64_t value = number_of({right.text.substr(4), right.place}, u64_max);
@@ -359,16 +435,36 @@ void Checker::check_memory(const Expectations::Lines& lines) {
     } else if (right.text.starts_with("0x")) {
       std::ranges::fill(expected, static_cast<std::byte>(number_of(right, 0xFF)));
     } else if (right.text != "zero") {
-      const ByteView other = stage_.bytes(stage_.location(right), bytes);
+      const ByteView other = stage_.bytes(stage_.location(right), bytes, right.place);
       std::ranges::copy(other, expected.begin());
     }
     const auto differs = std::ranges::mismatch(got, expected);
     if (differs.in1 != got.end()) {
-      mismatch(line.place(), fmt::format("Byte {} of '{}' is {:#04x}, expected {:#04x}.",
-                                         differs.in1 - got.begin(), left.text,
-                                         std::to_integer<unsigned>(*differs.in1),
-                                         std::to_integer<unsigned>(*differs.in2)));
+      mismatch(
+          line.place(),
+          fmt::format("Byte {} of '{}' is {:#04x}, expected {:#04x}.", differs.in1 - got.begin(),
+                      left.text, std::to_integer<unsigned>(*differs.in1),
+                      std::to_integer<unsigned>(*differs.in2)),
+          last_event(TraceKind::arrived, at.region->spec->host));
     }
+  }
+}
+
+/// "client qps=1 mrs=2 cqs=1 pds=1": what the host's NIC still has.
+void Checker::check_objects(const Expectations::Lines& lines) {
+  for (Line line : lines.value_or(std::vector<Line>{})) {
+    const std::size_t host = stage_.nic_host(line.next("a host"));
+    const auto counts = stage_.hosts()[host].node->nic().object_counts();
+    const std::array<std::pair<std::string_view, std::uint32_t>, 4> rows{
+        {{"pds", counts.pds}, {"mrs", counts.mrs}, {"cqs", counts.cqs}, {"qps", counts.qps}}};
+    for (const auto& [name, got] : rows) {
+      const auto word = line.take(name);
+      if (word && number_of(*word, u32_max) != got) {
+        mismatch(line.place(),
+                 fmt::format("{} has {} {}, expected {}.", host_name(host), got, name, word->text));
+      }
+    }
+    line.end();
   }
 }
 

@@ -23,6 +23,7 @@ constexpr std::size_t memory_bytes_max = std::size_t{256} << 20;
 constexpr std::size_t connections_max = 4'096;
 constexpr std::size_t sweep_rows_max = 1'000;
 constexpr std::uint32_t queue_wr_max = 1U << 14;
+constexpr std::uint64_t rounds_max = 1'000'000;
 
 /// Where a host's regions begin in its arena: each on a boundary of its own.
 constexpr std::size_t region_alignment = 4'096;
@@ -242,6 +243,7 @@ void read_fill(const Word& word, MemorySpec& memory) {
 void read_memories(Table& root, Scenario& scenario) {
   for (Table& table : root.tables("memory")) {
     MemorySpec memory;
+    memory.place = table.place();
     memory.name = table.required_word("name").text;
     memory.host = index_of(scenario.hosts, table.required_word("host"), "host");
     memory.bytes = static_cast<std::size_t>(size_of(table.required_word("size"), memory_bytes_max));
@@ -258,7 +260,8 @@ void read_memories(Table& root, Scenario& scenario) {
     const auto add = [&](const char* name, std::size_t host, bool counting) {
       if (host < scenario.hosts.size() && scenario.hosts[host].has_nic) {
         add_memory(scenario,
-                   {.name = name,
+                   {.place = root.place(),
+                    .name = name,
                     .host = host,
                     .offset = 0,
                     .bytes = bytes,
@@ -409,6 +412,7 @@ void read_expectations(Table& root, Scenario& scenario) {
   expect.events = table->lines("events");
   expect.counters = table->lines("counters");
   expect.memory = table->lines("memory");
+  expect.objects = table->lines("objects");
   if (const auto ends = table->word("ends")) {
     expect.ends.emplace(ends->text, Place{ends->place.line, ends->place.column + 1});
   }
@@ -432,6 +436,7 @@ Scenario read_scenario(const toml::table& parsed, std::string_view file) {
   read_faults(root, scenario);
   if (auto story = root.table("story")) {
     scenario.steps = story->lines("steps").value_or(std::vector<Line>{});
+    story->number("times", rounds_max, scenario.rounds);
     story->end();
   }
   read_expectations(root, scenario);

@@ -28,6 +28,8 @@ struct HostSpec {
 };
 
 struct MemorySpec {
+  /// Where the file describes it.
+  Place place;
   std::string name;
   std::size_t host = 0;
   std::size_t offset = 0;
@@ -62,6 +64,7 @@ struct Expectations {
   Lines events;
   Lines counters;
   Lines memory;
+  Lines objects;
   std::optional<Line> ends;
 };
 
@@ -81,6 +84,8 @@ struct Scenario {
   std::optional<Duration> switch_latency;
   faults::RuleSet faults;
   std::vector<Line> steps;
+  /// How often the steps are done, one round behind the other.
+  std::uint32_t rounds = 1;
   Expectations expect;
 };
 

@@ -76,7 +76,8 @@ void Stage::build_memory() {
     region.spec = &spec;
     Node* const node = hosts_[spec.host].node;
     if (node == nullptr) {
-      fail(Place{}, fmt::format("Memory '{}' is of a scripted peer, which has none.", spec.name));
+      fail(spec.place,
+           fmt::format("Memory '{}' is of a scripted peer, which has none.", spec.name));
     }
     register_region(region);
     const MutableBytes bytes = node->arena().subspan(spec.offset, spec.bytes);
@@ -92,13 +93,22 @@ void Stage::register_region(Region& region) {
   const auto mr = node.nic().reg_mr(node.pd(), node.arena().data() + region.spec->offset,
                                     region.spec->bytes, region.va(), region.spec->access);
   if (!mr) {
-    fail(Place{}, fmt::format("Memory '{}' can't be registered with these rights: remote_write "
-                              "and remote_atomic need local_write.",
-                              region.spec->name));
+    fail(region.spec->place,
+         fmt::format("Memory '{}' can't be registered with these rights: remote_write "
+                     "and remote_atomic need local_write.",
+                     region.spec->name));
   }
   region.mr = *mr;
   region.lkey = region.mr->lkey;
   region.rkey = region.mr->rkey;
+}
+
+void Stage::register_region(const Word& name) {
+  Region& target = region(name);
+  if (target.mr != nullptr) {
+    fail(name, fmt::format("'{}' is registered already.", name.text));
+  }
+  register_region(target);
 }
 
 void Stage::deregister_region(const Word& name) {
@@ -112,7 +122,7 @@ void Stage::deregister_region(const Word& name) {
 
 void Stage::change_keys(const Word& name) {
   deregister_region(name);
-  register_region(region(name));
+  register_region(name);
 }
 
 void Stage::modify(const End& end, const End& peer, const ConnectionSpec& spec,
@@ -147,7 +157,36 @@ void Stage::modify(const End& end, const End& peer, const ConnectionSpec& spec,
   VERBENA_CHECK(node.nic().modify_qp(simulation_.now(), *end.qp, attr, mask).has_value());
 }
 
+void Stage::create_qp(End& end, const ConnectionSpec& spec) {
+  Node& node = *hosts_[end.host].node;
+  nic::QpInitAttr init;
+  init.send_cq = init.recv_cq = &node.cq();
+  init.caps = {.send_wr_max = spec.send_wr_max,
+               .recv_wr_max = spec.recv_wr_max,
+               .send_sge_max = 8,
+               .recv_sge_max = 8,
+               .inline_bytes_max = 256};
+  const auto qp = node.nic().create_qp(node.pd(), init);
+  VERBENA_CHECK(qp.has_value());
+  end.qp = *qp;
+  end.qpn = nic::qpn_of(**qp);
+}
+
+void Stage::close(Connection& connection) {
+  for (End& end : connection.ends) {
+    if (end.qp != nullptr) {
+      VERBENA_CHECK(hosts_[end.host].node->nic().destroy_qp(*end.qp).has_value());
+      end.qp = nullptr;
+    }
+  }
+}
+
 void Stage::connect(Connection& connection) {
+  for (End& end : connection.ends) {
+    if (end.qp == nullptr && hosts_[end.host].node != nullptr) {
+      create_qp(end, *connection.spec);
+    }
+  }
   for (const nic::QpState state :
        {nic::QpState::reset, nic::QpState::init, nic::QpState::rtr, nic::QpState::rts}) {
     for (std::size_t i = 0; i < 2; ++i) {
@@ -167,22 +206,9 @@ void Stage::build_connections() {
       End& end = connection.ends[i];
       end.host = spec.hosts[i];
       end.first_psn = spec.first_psns[i];
-      Node* const node = hosts_[end.host].node;
-      if (node == nullptr) {
+      if (hosts_[end.host].node == nullptr) {
         end.qpn = Qpn{qpn_first + qpn_step * static_cast<std::uint32_t>(end.host) + peer_qpns++};
-        continue;
       }
-      nic::QpInitAttr init;
-      init.send_cq = init.recv_cq = &node->cq();
-      init.caps = {.send_wr_max = spec.send_wr_max,
-                   .recv_wr_max = spec.recv_wr_max,
-                   .send_sge_max = 8,
-                   .recv_sge_max = 8,
-                   .inline_bytes_max = 256};
-      const auto qp = node->nic().create_qp(node->pd(), init);
-      VERBENA_CHECK(qp.has_value());
-      end.qp = *qp;
-      end.qpn = nic::qpn_of(**qp);
     }
     connections_.push_back(connection);
   }
@@ -233,11 +259,11 @@ Location Stage::location(const Word& word) {
   return location;
 }
 
-MutableBytes Stage::bytes(const Location& location, std::uint64_t length) {
+MutableBytes Stage::bytes(const Location& location, std::uint64_t length, Place place) {
   const MemorySpec& spec = *location.region->spec;
   if (location.offset > spec.bytes || length > spec.bytes - location.offset) {
-    fail(Place{}, fmt::format("{} bytes at +{} are outside of '{}', which has {}.", length,
-                              location.offset, spec.name, spec.bytes));
+    fail(place, fmt::format("{} bytes at +{} are outside of '{}', which has {}.", length,
+                            location.offset, spec.name, spec.bytes));
   }
   return hosts_[spec.host].node->arena().subspan(spec.offset + location.offset, length);
 }

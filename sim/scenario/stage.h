@@ -68,7 +68,8 @@ class Stage {
   [[nodiscard]] std::size_t host(const Word& name) const;
   [[nodiscard]] std::size_t nic_host(const Word& name) const;
   [[nodiscard]] Location location(const Word& word);
-  [[nodiscard]] MutableBytes bytes(const Location& location, std::uint64_t length);
+  /// `place` is for the error if that is too long.
+  [[nodiscard]] MutableBytes bytes(const Location& location, std::uint64_t length, Place place);
   /// The connection of that name; without a name the only one that the host has.
   [[nodiscard]] Connection& connection(std::size_t host, const std::optional<Word>& name,
                                        Place place);
@@ -82,15 +83,20 @@ class Stage {
 
   // What a story changes.
   void register_region(Region& region);
+  void register_region(const Word& name);
   void deregister_region(const Word& name);
   void change_keys(const Word& name);
+  /// From RESET to RTS, both ends; those that were closed are created anew.
   void connect(Connection& connection);
+  /// Destroys the queue pairs of both ends.
+  void close(Connection& connection);
 
  private:
   void build_hosts();
   void build_links();
   void build_memory();
   void build_connections();
+  void create_qp(End& end, const ConnectionSpec& spec);
   [[nodiscard]] Region& region(const Word& name);
   void modify(const End& end, const End& peer, const ConnectionSpec& spec, nic::QpState state);
 

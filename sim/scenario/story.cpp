@@ -27,38 +27,36 @@ constexpr std::array verbs{Verb{"send", WrOpcode::send},
                            Verb{"fetch_add", WrOpcode::atomic_fetch_and_add},
                            Verb{"compare_swap", WrOpcode::atomic_cmp_and_swp},
                            Verb{"recv", WrOpcode::send}};
-constexpr std::array<std::string_view, 18> all_verbs{
-    "send",  "write", "read",   "fetch_add", "compare_swap", "recv",   "modify", "connect", "dereg",
-    "rekey", "pause", "resume", "link",      "fill",         "packet", "bytes",  "frame",   "wait"};
+constexpr std::array<std::string_view, 21> all_verbs{
+    "send",  "write", "read",  "fetch_add", "compare_swap", "recv",    "modify",
+    "close", "reg",   "dereg", "rekey",     "pause",        "resume",  "link",
+    "fill",  "wait",  "bytes", "packet",    "frame",        "connect", "destroy"};
 
 bool is_atomic(WrOpcode opcode) {
   return opcode == WrOpcode::atomic_fetch_and_add || opcode == WrOpcode::atomic_cmp_and_swp;
 }
 
-std::string_view name_of(PostError error) {
-  switch (error) {
-    case PostError::wrong_state:
-      return "the queue pair's state doesn't allow it";
-    case PostError::queue_full:
-      return "the queue is full";
-    case PostError::too_many_sges:
-      return "too many pieces of memory";
-    case PostError::inline_too_long:
-      return "too much inline data";
-    case PostError::message_too_long:
-      return "the message is too long";
-    case PostError::opcode_unsupported:
-      return "the operation isn't supported";
-  }
-  return "unknown";
-}
+struct Refusal {
+  PostError error;
+  std::string_view name;
+  std::string_view text;
+};
+constexpr std::array refusals{
+    Refusal{PostError::wrong_state, "wrong_state", "the queue pair's state doesn't allow it"},
+    Refusal{PostError::queue_full, "queue_full", "the queue is full"},
+    Refusal{PostError::too_many_sges, "too_many_sges", "too many pieces of memory"},
+    Refusal{PostError::inline_too_long, "inline_too_long", "too much inline data"},
+    Refusal{PostError::message_too_long, "message_too_long", "the message is too long"},
+    Refusal{PostError::opcode_unsupported, "opcode_unsupported", "the operation isn't supported"}};
 
 }  // namespace
 
 Story::Story(Stage& stage)
     : stage_(stage),
       steps_(stage.scenario().steps),
+      rounds_left_(stage.scenario().rounds),
       completions_(stage.hosts().size()),
+      round_begin_(stage.hosts().size()),
       events_(stage.hosts().size()) {
   for (const Host& host : stage.hosts()) {
     if (host.node != nullptr) {
@@ -78,22 +76,28 @@ std::size_t Story::index_of(const Node& node) const {
 }
 
 void Story::on_completion(Node& node, const Completion& completion) {
-  completions_[index_of(node)].push_back(completion);
+  completions_[index_of(node)].push_back({completion, last_event()});
 }
 
 void Story::on_async_event(Node& node, const nic::AsyncEvent& event) {
-  events_[index_of(node)].push_back(event.type);
+  events_[index_of(node)].push_back({event.type, last_event()});
 }
+
+/// A node tells its application of what it has just put into the trace.
+std::size_t Story::last_event() const { return stage_.simulation().trace().events().size() - 1; }
 
 void Story::on_event(Time /*now*/, std::uint64_t /*token*/) {}
 
 void Story::tell() {
   Simulation& simulation = stage_.simulation();
   const Time end = Time{} + stage_.scenario().limit;
+  if (steps_.empty()) {
+    rounds_left_ = 0;
+  }
   bool goes_on = true;
   while (goes_on) {
     while (!is_told() && run_step(steps_[next_])) {
-      ++next_;
+      next_step();
       note_states();
     }
     goes_on = simulation.events_pending() > 0;
@@ -105,14 +109,25 @@ void Story::tell() {
   }
 }
 
+void Story::next_step() {
+  if (++next_ < steps_.size()) {
+    return;
+  }
+  next_ = 0;
+  --rounds_left_;
+  for (std::size_t host = 0; host < round_begin_.size(); ++host) {
+    round_begin_[host] = completions_[host].size();
+  }
+}
+
 /// Every change of a queue pair's state is an event of the trace.
 void Story::note_states() {
   std::size_t at = 0;
   for (const Connection& connection : stage_.connections()) {
     for (const End& end : connection.ends) {
-      const nic::QpState state = end.qp != nullptr ? nic::state_of(*end.qp) : nic::QpState::reset;
-      if (states_[at] != state) {
-        states_[at] = state;
+      // Scripted peers have no queue pairs, and closed connections none any more.
+      if (end.qp != nullptr && states_[at] != nic::state_of(*end.qp)) {
+        const nic::QpState state = states_[at] = nic::state_of(*end.qp);
         Simulation& simulation = stage_.simulation();
         simulation.trace().add(
             simulation.now(), TraceKind::state, stage_.hosts()[end.host].node->id(),
@@ -184,8 +199,9 @@ bool Story::run_wait(Line& line) {
   const std::size_t host = stage_.nic_host(what);
   const std::uint64_t id = number_of(line.next("the work request's ID"), u64_max);
   line.end();
-  return std::ranges::any_of(completions_[host],
-                             [&](const Completion& done) { return done.wr_id == id; });
+  const auto begin = static_cast<std::ptrdiff_t>(round_begin_[host]);
+  return std::any_of(completions_[host].begin() + begin, completions_[host].end(),
+                     [&](const Told<Completion>& done) { return done.what.wr_id == id; });
 }
 
 void Story::run_host_step(Line& line, std::size_t host, const Word& verb) {
@@ -195,6 +211,12 @@ void Story::run_host_step(Line& line, std::size_t host, const Word& verb) {
   } else if (verb.text == "connect") {
     Connection& connection = stage_.connection(host, line.take("via"), line.place());
     stage_.connect(connection);
+  } else if (verb.text == "close") {
+    stage_.close(stage_.connection(host, line.take("via"), line.place()));
+  } else if (verb.text == "destroy") {
+    destroy(line, node);
+  } else if (verb.text == "reg") {
+    stage_.register_region(line.next("the memory"));
   } else if (verb.text == "dereg") {
     stage_.deregister_region(line.next("the memory"));
   } else if (verb.text == "rekey") {
@@ -219,6 +241,20 @@ void Story::run_host_step(Line& line, std::size_t host, const Word& verb) {
   node.drive();
 }
 
+/// What is in use can't be destroyed; what isn't is needed until the end.
+void Story::destroy(Line& line, Node& node) {
+  const Word what = line.next("pd or cq");
+  if (what.text != "pd" && what.text != "cq") {
+    fail(what, fmt::format("'{}' is neither pd nor cq.", what.text));
+  }
+  const Word refused = line.require("refused");
+  const auto result =
+      what.text == "pd" ? node.nic().dealloc_pd(node.pd()) : node.nic().destroy_cq(node.cq());
+  if (refused.text != "busy" || result || result.error() != nic::NicError::busy) {
+    fail(refused, fmt::format("Destroying the {} isn't refused as '{}'.", what.text, refused.text));
+  }
+}
+
 void Story::modify(Line& line, std::size_t host) {
   const Word state = line.next("a state");
   constexpr std::array states{nic::QpState::reset, nic::QpState::rts, nic::QpState::sqd,
@@ -240,8 +276,8 @@ void Story::modify(Line& line, std::size_t host) {
   std::uint32_t mask = nic::qp_attr_mask::state;
   mask |= *to == nic::QpState::sqd ? nic::qp_attr_mask::en_sqd_async_notify : 0;
   const Node& node = *stage_.hosts()[host].node;
-  if (!stage_.hosts()[host].node->nic().modify_qp(node.now(), *stage_.end_of(connection, host).qp,
-                                                  attr, mask)) {
+  nic::Qp* const qp = stage_.end_of(connection, host).qp;
+  if (qp == nullptr || !stage_.hosts()[host].node->nic().modify_qp(node.now(), *qp, attr, mask)) {
     fail(state, "The queue pair's state doesn't permit this transition.");
   }
 }
@@ -251,7 +287,7 @@ void Story::fill(Line& line) {
   const Word value = line.next("a byte");
   const auto length = line.take("length");
   const MutableBytes bytes =
-      stage_.bytes(at, length ? size_of(*length, at.bytes_left()) : at.bytes_left());
+      stage_.bytes(at, length ? size_of(*length, at.bytes_left()) : at.bytes_left(), value.place);
   std::ranges::fill(bytes, static_cast<std::byte>(number_of(value, 0xFF)));
 }
 
@@ -319,6 +355,7 @@ Story::Post Story::read_post(Line& line, std::size_t host, const Word& verb) {
     post.wr.compare_add = number_of(line.require("compare"), u64_max);
     post.wr.swap = number_of(line.require("swap"), u64_max);
   }
+  post.refused = line.take("refused");
   post.wr.signaled = !line.flag("unsignaled");
   post.wr.solicited = line.flag("solicited");
   post.wr.fence = line.flag("fence");
@@ -326,11 +363,35 @@ Story::Post Story::read_post(Line& line, std::size_t host, const Word& verb) {
   return post;
 }
 
+Result<void, PostError> Story::post_one(Post& post, Node& node) {
+  nic::Qp* const qp = stage_.end_of(*post.connection, post.host).qp;
+  if (qp == nullptr) {
+    fail(waiting_step().place(), "The connection is closed.");
+  }
+  if (post.is_recv) {
+    return node.nic().post_recv(node.now(), *qp, {.wr_id = post.next_id, .sges = post.sges});
+  }
+  post.wr.wr_id = post.next_id;
+  return node.nic().post_send(node.now(), *qp, post.wr);
+}
+
+/// A refusal must be the one that the step expects.
+void Story::check_refusal(const Post& post, PostError error) const {
+  const auto& refusal = *std::ranges::find(refusals, error, &Refusal::error);
+  if (!post.refused) {
+    fail(waiting_step().place(),
+         fmt::format("The work request can't be posted: {}.", refusal.text));
+  }
+  if (post.refused->text != refusal.name) {
+    fail(*post.refused, fmt::format("The work request is refused as {}, expected {}.", refusal.name,
+                                    post.refused->text));
+  }
+}
+
 /// Posts what is left of a range. False while the queue is full.
 bool Story::post_more() {
   Post& post = *post_;
   Node& node = *stage_.hosts()[post.host].node;
-  nic::Qp& qp = *stage_.end_of(*post.connection, post.host).qp;
   post.wr.sges = post.sges;
   if (post.remote) {
     post.wr.remote_addr = post.remote->va();
@@ -338,18 +399,16 @@ bool Story::post_more() {
                              : post.remote->region->rkey;
   }
   while (post.next_id <= post.last_id) {
-    post.wr.wr_id = post.next_id;
-    const auto posted =
-        post.is_recv
-            ? node.nic().post_recv(node.now(), qp, {.wr_id = post.next_id, .sges = post.sges})
-            : node.nic().post_send(node.now(), qp, post.wr);
-    if (!posted && posted.error() == PostError::queue_full) {
+    const auto posted = post_one(post, node);
+    if (!posted && posted.error() == PostError::queue_full && !post.refused) {
       node.drive();
       return false;
     }
     if (!posted) {
-      fail(waiting_step().place(),
-           fmt::format("The work request can't be posted: {}.", name_of(posted.error())));
+      check_refusal(post, posted.error());
+    } else if (post.refused) {
+      fail(*post.refused,
+           fmt::format("The work request isn't refused, expected {}.", post.refused->text));
     }
     stage_.simulation().trace().add(node.now(), TraceKind::posted, node.id(),
                                     waiting_step().text());

@@ -22,15 +22,21 @@ class Story final : public Application, public EventHandler {
   /// What is wrong with a step is a ScenarioError.
   void tell();
 
-  /// Whether all steps were done; if not, which one waits.
-  [[nodiscard]] bool is_told() const { return next_ == steps_.size(); }
+  /// Whether all steps were done in all rounds; if not, which one waits.
+  [[nodiscard]] bool is_told() const { return rounds_left_ == 0; }
   [[nodiscard]] const Line& waiting_step() const { return stage_.scenario().steps[next_]; }
 
+  /// Something that a host was told, and where in the trace it stands.
+  template <class What>
+  struct Told {
+    What what;
+    std::size_t event = 0;
+  };
   /// What completed and which events came, by host.
-  [[nodiscard]] const std::vector<std::vector<Completion>>& completions() const {
+  [[nodiscard]] const std::vector<std::vector<Told<Completion>>>& completions() const {
     return completions_;
   }
-  [[nodiscard]] const std::vector<std::vector<nic::AsyncEventType>>& events() const {
+  [[nodiscard]] const std::vector<std::vector<Told<nic::AsyncEventType>>>& events() const {
     return events_;
   }
 
@@ -49,6 +55,8 @@ class Story final : public Application, public EventHandler {
     /// Evaluated when it is posted, because keys may change.
     std::optional<Word> rkey;
     std::optional<Location> remote;
+    /// Why the post should be refused.
+    std::optional<Word> refused;
     std::uint64_t next_id = 0;
     std::uint64_t last_id = 0;
   };
@@ -58,23 +66,31 @@ class Story final : public Application, public EventHandler {
   void run_host_step(Line& line, std::size_t host, const Word& verb);
   void modify(Line& line, std::size_t host);
   void fill(Line& line);
+  void destroy(Line& line, Node& node);
   void run_peer_step(Line& line, std::size_t host, const Word& verb);
   void send_packet(Line& line, std::size_t host);
 
   [[nodiscard]] Post read_post(Line& line, std::size_t host, const Word& verb);
   void read_sges(const Word& word, std::uint64_t length, bool has_length, Post& post);
   [[nodiscard]] bool post_more();
+  [[nodiscard]] Result<void, PostError> post_one(Post& post, Node& node);
+  void check_refusal(const Post& post, PostError error) const;
 
+  void next_step();
   void note_states();
+  [[nodiscard]] std::size_t last_event() const;
   [[nodiscard]] std::size_t index_of(const Node& node) const;
 
   Stage& stage_;
   std::vector<Line> steps_;
   std::size_t next_ = 0;
+  std::uint32_t rounds_left_ = 0;
   std::optional<Post> post_;
   std::optional<Time> wake_;
-  std::vector<std::vector<Completion>> completions_;
-  std::vector<std::vector<nic::AsyncEventType>> events_;
+  std::vector<std::vector<Told<Completion>>> completions_;
+  /// Where this round's completions begin, by host.
+  std::vector<std::size_t> round_begin_;
+  std::vector<std::vector<Told<nic::AsyncEventType>>> events_;
   std::vector<nic::QpState> states_;
 };
 

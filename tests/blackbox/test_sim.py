@@ -4,6 +4,7 @@ tshark reads and that are equal in every run."""
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import xml.etree.ElementTree
 
@@ -11,6 +12,8 @@ import hosts
 
 SCENARIOS = hosts.ROOT / "scenarios"
 LOSS = SCENARIOS / "loss.toml"
+# Numbers in our list of what users of software RDMA reported, as far as it concerns RC.
+REPORTS = [9, 11, 12, 14, *range(16, 26), 27, 29, 30, 31, 35, 36, 38, 39]
 
 
 def verbena(*arguments) -> subprocess.CompletedProcess:
@@ -28,6 +31,18 @@ def test_all_scenarios_pass():
 def test_every_scenario_has_a_title():
     listed = verbena("sim", "--list", SCENARIOS).stdout.splitlines()
     assert listed and all(len(line.split(maxsplit=1)) == 2 for line in listed)
+
+
+def test_the_index_names_every_scenario_and_no_other():
+    text = (hosts.ROOT / "docs" / "scenario-index.md").read_text()
+    named = set(re.findall(r"\[(\w+)\]\(\.\./scenarios/\1\.toml\)", text))
+    assert named == {path.stem for path in SCENARIOS.glob("*.toml")}
+
+
+def test_every_report_that_concerns_rc_has_scenarios():
+    text = (hosts.ROOT / "docs" / "scenario-index.md").read_text()
+    rows = re.findall(r"^\| (\d+) \|.*\.toml\)", text, re.MULTILINE)
+    assert [int(row) for row in rows] == REPORTS
 
 
 def test_an_unmet_expectation_is_a_failure_with_its_place(tmp_path):

@@ -95,13 +95,13 @@ TEST_CASE("each kind of expectation can fail") {
   const auto fails = [](std::string_view expect) {
     return mismatches(story_of(one_write, expect));
   };
-  CHECK_THAT(fails("packets = []"), Contains("2 more packets"));
+  CHECK_THAT(fails("packets = []"), Contains("2 more packets are sent than expected"));
   CHECK_THAT(fails("packets = [\"...\", \"client > server SEND_ONLY\"]"), Contains("No packet"));
   CHECK_THAT(fails("packets = [\"client > server WRITE_ONLY length=9\", \"...\"]"),
              Contains("length is 0x8, expected 0x9"));
   CHECK_THAT(fails("packets = [\"client > server WRITE_ONLY lost\", \"...\"]"),
              Contains("it isn't lost"));
-  CHECK_THAT(fails("completions = []"), Contains("1 more completions"));
+  CHECK_THAT(fails("completions = []"), Contains("1 more completions than expected"));
   CHECK_THAT(fails("completions = [\"client 2 rdma_write\"]"), Contains("it is of wr 1"));
   CHECK_THAT(fails("completions = [\"client 1 rem_access_err\"]"), Contains("success"));
   CHECK_THAT(fails("completions = [\"client 1\", \"server 7 recv\"]"), Contains("never completes"));
@@ -111,7 +111,72 @@ TEST_CASE("each kind of expectation can fail") {
   CHECK_THAT(fails("counters = [\"client sent_pkts>=2\"]"), Contains("at least 2"));
   CHECK_THAT(fails("memory = [\"target == zero length=8\"]"), Contains("Byte 1 of 'target'"));
   CHECK_THAT(fails("ends = \"1s..2s\""), Contains("The story ends at"));
+  CHECK_THAT(fails("objects = [\"client qps=2\"]"), Contains("client has 1 qps, expected 2"));
+  CHECK_THAT(fails("packets = [\"client > server WRITE_ONLY check=psn\", \"...\"]"),
+             Contains("its receiver has nothing against it"));
   CHECK(fails("packets = [\"...\"]\nmemory = [\"target == source length=8\"]").empty());
+}
+
+TEST_CASE("whatever isn't met is told with the place in the trace where it shows") {
+  const auto shows = [](std::string_view expect, std::string_view event) {
+    const std::string text = mismatches(story_of(one_write, expect));
+    CHECK_THAT(text, Contains("\n  > ") && Contains(std::string(event)));
+  };
+  shows("completions = [\"client 1 rem_access_err\"]", "completed wr 1: rdma_write success");
+  shows("completions = [\"client 1\", \"server 7 recv\"]", "completed wr 1");
+  shows("events = [\"server qp_fatal\"]", "completed wr 1");
+  shows("counters = [\"client sent_pkts=2\"]", "completed wr 1");
+  shows("memory = [\"target == zero length=8\"]", "server     arrived   #1");
+  shows("ends = \"1s..2s\"", "completed wr 1");
+  const std::string text = mismatches(
+      story_of(R"("client write 1 from=source to=target length=8 rkey=1", "wait client 1")",
+               "states = [\"server rts\"]\nevents = []"));
+  CHECK_THAT(text, Contains("  > ") && Contains("state     QP 0x21 is ERR") &&
+                       Contains("server has 1 more events than expected: qp_access_err"));
+}
+
+TEST_CASE("why a receiver refused a packet can be expected") {
+  constexpr std::string_view gap = R"(
+[[fault]]
+action = "drop"
+nth = 1
+[story]
+steps = ["client write 1 from=source to=target length=2048", "wait client 1"]
+[expect]
+packets = ["client > server WRITE_FIRST lost",
+           "client > server WRITE_LAST check=psn expected=+0 got=)";
+  CHECK(mismatches(std::string(gap) + "+1\", \"...\"]\n").empty());
+  CHECK_THAT(mismatches(std::string(gap) + "+2\", \"...\"]\n"),
+             Contains("its receiver expected 0x0 and got 0x1"));
+}
+
+TEST_CASE("a refusal that a step expects must come, and be that one") {
+  const auto error = [](std::string_view step) {
+    return run_error("[story]\nsteps = [\"" + std::string(step) + "\"]\n");
+  };
+  CHECK_THAT(error("client write 1 from=source to=target refused=queue_full"),
+             Contains("s.toml:2:56: The work request isn't refused"));
+  CHECK_THAT(error("client write 1 from=source:4294967295 to=target refused=queue_full"),
+             Contains("is refused as message_too_long, expected queue_full"));
+  CHECK_THAT(error("client destroy cq refused=in_use"), Contains("isn't refused as 'in_use'"));
+  CHECK_THAT(error("client destroy mr refused=busy"), Contains("neither pd nor cq"));
+  CHECK_THAT(error("client reg source"), Contains("is registered already"));
+}
+
+TEST_CASE("rounds wait for their own completions, and closed connections can be made anew") {
+  constexpr std::string_view rounds = R"(
+[story]
+times = 3
+steps = ["client connect", "client write 1 from=source to=target length=8", "wait client 1",
+         "client close"]
+[expect]
+completions = ["client 1", "client 1", "client 1"]
+objects = ["client qps=0", "server qps=0"]
+states = ["client closed"]
+)";
+  CHECK(mismatches(rounds).empty());
+  CHECK_THAT(run_error("[story]\nsteps = [\"client close\", \"client recv 1\"]\n"),
+             Contains("The connection is closed"));
 }
 
 TEST_CASE("a story that stands still says at which step") {
