@@ -1,193 +1,135 @@
 #!/usr/bin/env python3
-"""Breaks the transport on purpose, one line at a time, and checks that a scenario notices.
+"""Breaks the NIC on purpose, one line at a time, and checks that a scenario notices.
 
-    run.py [--build DIR] [NAME ...]
+    run.py [--build DIR] [WORD ...]
 
-Each mutant is built in a directory of its own (only the transport is compiled anew) and runs all
-scenarios; one that passes them all is a survivor, and the exit status is 1.
+DIR is a build directory. For each mutant of mutants.py (or those whose names contain a WORD) the
+one file is compiled into an object that takes the sound one's place in a program that runs all
+scenarios. The exit status is 0 only if every mutant makes a scenario fail, and every scenario that
+docs/scenario-index.md names fails for some mutant.
 """
 
 import argparse
+import collections
+import json
 import os
 import pathlib
-import shutil
+import re
+import shlex
 import subprocess
 import sys
-from typing import NamedTuple
+import time
+
+from mutants import MUTANTS, Mutant
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SECONDS_MAX = 300  # A mutant that loops for ever is caught too.
+INDEX = ROOT / "docs" / "scenario-index.md"
+TARGET = "mutation_runner"
+RUNNER = "tests/mutation_runner"
+SECONDS_MAX = 900
 
 
-class Mutant(NamedTuple):
-    name: str
-    file: str
-    old: str
-    new: str
+class Broken(Exception):
+    """Why a mutant can't be tried."""
 
 
-REQUESTER = "rc_requester.cpp"
-COMPLETER = "rc_completer.cpp"
-RESPONDER = "rc_responder.cpp"
-ANSWERS = "rc_responder_transmit.cpp"
-
-MUTANTS = [
-    # The requester.
-    Mutant("last packet doesn't ask for an ACK", REQUESTER,
-           "fields.ack_request = last ||", "fields.ack_request = false && last ||"),
-    Mutant("SE on every packet", REQUESTER,
-           "fields.solicited = last && wqe.solicited &&", "fields.solicited = !wqe.solicited &&"),
-    Mutant("READ retry asks from the start", REQUESTER,
-           "const std::uint32_t offset = cursor_.packet * connection_.mtu_bytes;",
-           "const std::uint32_t offset = 0;"),
-    Mutant("swap and compare exchanged", REQUESTER,
-           "is_swap ? wqe.swap : wqe.compare_add,", "wqe.compare_add,"),
-    Mutant("fence ignored", REQUESTER,
-           "if (wqe.fence && rd_atomics_in_flight_ > 0)", "if (false)"),
-    Mutant("initiator depth ignored", REQUESTER,
-           "if (rd_atomics_in_flight_ >= config_.max_rd_atomic)", "if (false)"),
-    Mutant("draining begins new requests", REQUESTER,
-           "if (draining_) {", "if (false) {"),
-    Mutant("one packet too few", REQUESTER,
-           "static_cast<std::uint32_t>((bytes + mtu - 1) / mtu)",
-           "static_cast<std::uint32_t>((bytes + mtu - 2) / mtu)"),
-    Mutant("go back to the wrong packet", REQUESTER,
-           ".packet = acknowledged_packets_of_head()};", ".packet = 0};"),
-    # The completer.
-    Mutant("a NAK doesn't acknowledge what is before it", COMPLETER,
-           "// too.\n  if (!acknowledge_before(env, packet.psn())) {", "// too.\n  if (false) {"),
-    Mutant("access errors complete as operational errors", COMPLETER,
-           "case NakCode::remote_access_error:\n      return WcStatus::rem_access_err;",
-           "case NakCode::remote_access_error:\n      return WcStatus::rem_op_err;"),
-    Mutant("rnr_retry 7 is finite", COMPLETER,
-           "if (config_.rnr_retry != rnr_retry_infinite) {", "if (true) {"),
-    Mutant("one RNR retry too many", COMPLETER,
-           "if (rnr_retries_left_ == 0) {", "if (rnr_retries_left_ == 255) {"),
-    Mutant("RNR doesn't wait", COMPLETER,
-           "rnr_deadline_ = env.now + rnr_timer(packet.aeth().syndrome().code());",
-           "rnr_deadline_ = env.now;"),
-    Mutant("one retry too few", COMPLETER,
-           "if (retries_left_ == 0) {", "if (retries_left_ == 1) {"),
-    Mutant("an ACK for the future is believed", COMPLETER,
-           "if (!active_ || !is_in_flight(packet.psn())) {", "if (!active_) {"),
-    Mutant("an ATOMIC Acknowledge is never a NAK", COMPLETER,
-           "packet.aeth().syndrome().kind() == AethKind::ack ? on_atomic",
-           "true ? on_atomic"),
-    Mutant("READ data lands at the start", COMPLETER,
-           "const std::uint64_t offset = std::uint64_t{at} * connection_.mtu_bytes;",
-           "const std::uint64_t offset = std::uint64_t{0 * at};"),
-    Mutant("flushed requests succeed", COMPLETER,
-           "complete_head(env, WcStatus::wr_flush_err);", "complete_head(env, WcStatus::success);"),
-    # The responder.
-    Mutant("a gap is accepted", RESPONDER,
-           "if (distance > 0) {", "if (distance > 1000) {"),
-    Mutant("a NAK for every packet behind a gap", RESPONDER,
-           "if (nak_sent_) {", "if (false) {"),
-    Mutant("the NAK names the packet that came", RESPONDER,
-           "acknowledge(env, {.psn = expected_psn_, .syndrome = syndrome, .msn = msn_});",
-           "acknowledge(env, {.psn = packet.psn(), .syndrome = syndrome, .msn = msn_});"),
-    Mutant("a duplicate atomic is executed again", RESPONDER,
-           "if (distance < 0) {", "if (distance < 0 && !keeps_reply(packet)) {"),
-    Mutant("the key isn't checked", RESPONDER,
-           "return check_key(env, packet);", "return std::nullopt;"),
-    Mutant("the opcode sequence isn't checked", RESPONDER,
-           "if (auto refusal = check_opcode_sequence(packet)) {",
-           "if (auto refusal = check_opcode_sequence(packet); false) {"),
-    Mutant("the queue pair's rights aren't checked", RESPONDER,
-           "if (auto refusal = check_opcode_allowed(packet)) {",
-           "if (auto refusal = check_opcode_allowed(packet); false) {"),
-    Mutant("the length isn't checked", RESPONDER,
-           "if (auto refusal = check_length(packet)) {",
-           "if (auto refusal = check_length(packet); false) {"),
-    Mutant("misaligned atomics are executed", RESPONDER,
-           "if (to_value(va) % atomic_bytes != 0) {", "if (false) {"),
-    Mutant("the MSN stands still", RESPONDER,
-           "inbound_ = Inbound::idle;\n  msn_ = msn_.next();", "inbound_ = Inbound::idle;"),
-    Mutant("byte_len is wrong", RESPONDER,
-           "completion.byte_len = static_cast<std::uint32_t>(received_bytes_);",
-           "completion.byte_len = static_cast<std::uint32_t>(packet.payload().size());"),
-    Mutant("access errors raise the wrong event", RESPONDER,
-           ".failure = refusal.syndrome == access_error ? QpFailure::access_error",
-           ".failure = refusal.syndrome == access_error ? QpFailure::request_error"),
-    Mutant("RNR NAK with another timer", RESPONDER,
-           "Syndrome::rnr_nak(config_.min_rnr_timer & Syndrome::code_max)",
-           "Syndrome::rnr_nak(31)"),
-]
+def run(command: list[str], cwd: pathlib.Path, seconds: int = SECONDS_MAX):
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False,
+                          timeout=seconds)
 
 
-def run(command: list[str], **options) -> subprocess.CompletedProcess:
-    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+class Workshop:
+    """A build directory, with the commands that compile one file and link the runner."""
+
+    def __init__(self, build: pathlib.Path):
+        self.build = build
+        self.folder = build / "mutation"
+        self.folder.mkdir(exist_ok=True)
+        made = run(["ninja", TARGET], build)
+        if made.returncode != 0:
+            sys.exit(made.stdout[-2000:])
+        self.compile = {entry["file"]: shlex.split(entry["command"])
+                        for entry in json.loads((build / "compile_commands.json").read_text())}
+        commands = run(["ninja", "-t", "commands", TARGET], build).stdout.splitlines()
+        self.link = commands[-1]
+
+    def program_for(self, mutant: Mutant) -> pathlib.Path:
+        source = ROOT / mutant.file
+        text = source.read_text()
+        if text.count(mutant.old) != 1:
+            raise Broken("its line isn't in the source exactly once: bring the list up to date")
+        broken = self.folder / source.name
+        broken.write_text(text.replace(mutant.old, mutant.new))
+        obj = broken.with_suffix(".o")
+        command = list(self.compile[str(source)])
+        command[command.index("-o") + 1] = str(obj)
+        command[command.index(str(source))] = str(broken)
+        # What a broken line leaves unused is no error. Compiled fast, because it runs once.
+        compiled = run([*command, "-Wno-error", "-O1", "-g0"], self.build)
+        if compiled.returncode != 0:
+            raise Broken("it doesn't compile:\n" + compiled.stderr[-2000:])
+        program = self.folder / "runner"
+        linked = run(["sh", "-c", self.link.replace(f" -o {RUNNER} ", f" -o {program} {obj} ")],
+                     self.build)
+        if linked.returncode != 0:
+            raise Broken("it doesn't link:\n" + linked.stderr[-2000:])
+        return program
+
+    def failing_scenarios(self, program: pathlib.Path) -> list[str]:
+        """Names of files, with how they fail if it isn't by an expectation."""
+        lines = run([str(program), str(ROOT / "scenarios")], ROOT).stdout.splitlines()
+        names = []
+        for line in lines:
+            path, how = line.split(" ", 1)
+            name = pathlib.Path(path).stem
+            names.append(name if how == "fails" else f"{name} ({how})")
+        return names
 
 
-def build(directory: pathlib.Path) -> bool:
-    result = run(["cmake", "--build", str(directory / "build"), "--target", "runner"])
-    if result.returncode != 0:
-        print(result.stdout[-2000:], file=sys.stderr)
-    return result.returncode == 0
+def names_in_index() -> set[str]:
+    return set(re.findall(r"\.\./scenarios/(\w+)\.toml", INDEX.read_text()))
 
 
-def scenario_that_notices(directory: pathlib.Path) -> str | None:
-    """The first scenario that fails; None if all pass."""
-    try:
-        result = run([str(directory / "build" / "runner"), str(ROOT / "scenarios")],
-                     timeout=SECONDS_MAX)
-    except subprocess.TimeoutExpired:
-        return "(never ends)"
-    if result.returncode == 0:
-        return None
-    return result.stdout.strip() or "(crash)"
-
-
-def prepare(directory: pathlib.Path) -> None:
-    copy = directory / "source" / "proto" / "ib_bth"
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(ROOT / "proto" / "ib_bth", copy)
-    configured = run(["cmake", "-G", "Ninja", "-S", str(ROOT / "tests" / "mutation"), "-B",
-                      str(directory / "build"), f"-DVERBENA_ROOT={ROOT}",
-                      f"-DVERBENA_MUTANT={directory / 'source'}", "-DCMAKE_CXX_FLAGS=-O1"])
-    if configured.returncode != 0:
-        sys.exit(configured.stdout + configured.stderr)
-
-
-def outcome_of(directory: pathlib.Path, mutant: Mutant) -> str | None:
-    """What is wrong with this mutant's fate; None if it was caught."""
-    path = directory / "source" / "proto" / "ib_bth" / mutant.file
-    original = path.read_text()
-    if original.count(mutant.old) != 1:
-        return "its line isn't in the source exactly once: bring the list up to date"
-    path.write_text(original.replace(mutant.old, mutant.new))
-    try:
-        if not build(directory):
-            return "it doesn't compile"
-        caught_by = scenario_that_notices(directory)
-    finally:
-        path.write_text(original)
-    if caught_by is None:
-        return "it SURVIVES: no scenario notices"
-    print(f"caught  {mutant.name}: {os.path.relpath(caught_by, ROOT)}", flush=True)
-    return None
+def try_all(workshop: Workshop, mutants: list[Mutant]) -> tuple[int, dict[str, list[str]]]:
+    """How many weren't caught, and which mutants each scenario caught."""
+    uncaught = 0
+    catches: dict[str, list[str]] = collections.defaultdict(list)
+    for number, mutant in enumerate(mutants, 1):
+        try:
+            failing = workshop.failing_scenarios(workshop.program_for(mutant))
+            fate = "caught by " + ", ".join(failing) if failing else "SURVIVES"
+        except Broken as reason:
+            failing, fate = [], f"WRONG: {reason}"
+        uncaught += not failing
+        for name in failing:
+            catches[name.split()[0]].append(mutant.name)
+        print(f"[{number}/{len(mutants)}] {mutant.name}: {fate}", flush=True)
+    return uncaught, catches
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "mutation")
-    parser.add_argument("names", nargs="*", help="only mutants whose names contain one of these")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev")
+    parser.add_argument("words", nargs="*", help="only mutants whose names contain one of these")
     arguments = parser.parse_args()
-    directory = arguments.build.resolve()
-    prepare(directory)
-    if not build(directory) or scenario_that_notices(directory) is not None:
-        print("the unbroken transport doesn't build, or fails a scenario", file=sys.stderr)
+    os.nice(5)
+    started = time.monotonic()
+    workshop = Workshop(arguments.build.resolve())
+    if failing := workshop.failing_scenarios(workshop.build / RUNNER):
+        print(f"scenarios fail without a mutant: {', '.join(failing)}", file=sys.stderr)
         return 1
-    wrong = 0
-    for mutant in MUTANTS:
-        if arguments.names and not any(name in mutant.name for name in arguments.names):
-            continue
-        problem = outcome_of(directory, mutant)
-        if problem is not None:
-            wrong += 1
-            print(f"WRONG   {mutant.name}: {problem}", flush=True)
-    print(f"{len(MUTANTS)} mutants known, {wrong} not caught")
-    return 1 if wrong else 0
+    mutants = [mutant for mutant in MUTANTS
+               if not arguments.words or any(word in mutant.name for word in arguments.words)]
+    uncaught, catches = try_all(workshop, mutants)
+    unproven: list[str] = []
+    if not arguments.words:
+        print("\nWhat makes each scenario of the index fail:")
+        for name in sorted(names_in_index()):
+            print(f"  {name:<32} {'; '.join(catches[name]) or 'NOTHING'}")
+        unproven = [name for name in names_in_index() if not catches[name]]
+    print(f"\n{len(mutants)} mutants, {uncaught} not caught; {len(unproven)} scenarios that no "
+          f"mutant makes fail; {time.monotonic() - started:.0f} s")
+    return 1 if uncaught or unproven else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,103 @@
+"""One-line changes that break the NIC, each of which a scenario must notice.
+
+`old` must be in the file exactly once, and `new` takes its place. What is equivalent to the
+original is no mutant: it must change what a peer or a program can see.
+"""
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+REQUESTER = "proto/ib_bth/rc_requester.cpp"
+COMPLETER = "proto/ib_bth/rc_completer.cpp"
+RESPONDER = "proto/ib_bth/rc_responder.cpp"
+ANSWERS = "proto/ib_bth/rc_responder_transmit.cpp"
+
+MUTANTS = [
+    # The requester.
+    Mutant("last packet doesn't ask for an ACK", REQUESTER,
+           "fields.ack_request = last ||", "fields.ack_request = false && last ||"),
+    Mutant("SE on every packet", REQUESTER,
+           "fields.solicited = last && wqe.solicited &&", "fields.solicited = !wqe.solicited &&"),
+    Mutant("READ retry asks from the start", REQUESTER,
+           "const std::uint32_t offset = cursor_.packet * connection_.mtu_bytes;",
+           "const std::uint32_t offset = 0;"),
+    Mutant("swap and compare exchanged", REQUESTER,
+           "is_swap ? wqe.swap : wqe.compare_add,", "wqe.compare_add,"),
+    Mutant("fence ignored", REQUESTER,
+           "if (wqe.fence && rd_atomics_in_flight_ > 0)", "if (false)"),
+    Mutant("initiator depth ignored", REQUESTER,
+           "if (rd_atomics_in_flight_ >= config_.max_rd_atomic)", "if (false)"),
+    Mutant("draining begins new requests", REQUESTER,
+           "if (draining_) {", "if (false) {"),
+    Mutant("one packet too few", REQUESTER,
+           "static_cast<std::uint32_t>((bytes + mtu - 1) / mtu)",
+           "static_cast<std::uint32_t>((bytes + mtu - 2) / mtu)"),
+    Mutant("go back to the wrong packet", REQUESTER,
+           ".packet = acknowledged_packets_of_head()};", ".packet = 0};"),
+    # The completer.
+    Mutant("a NAK doesn't acknowledge what is before it", COMPLETER,
+           "// too.\n  if (!acknowledge_before(env, packet.psn())) {", "// too.\n  if (false) {"),
+    Mutant("access errors complete as operational errors", COMPLETER,
+           "case NakCode::remote_access_error:\n      return WcStatus::rem_access_err;",
+           "case NakCode::remote_access_error:\n      return WcStatus::rem_op_err;"),
+    Mutant("rnr_retry 7 is finite", COMPLETER,
+           "if (config_.rnr_retry != rnr_retry_infinite) {", "if (true) {"),
+    Mutant("one RNR retry too many", COMPLETER,
+           "if (rnr_retries_left_ == 0) {", "if (rnr_retries_left_ == 255) {"),
+    Mutant("RNR doesn't wait", COMPLETER,
+           "rnr_deadline_ = env.now + rnr_timer(packet.aeth().syndrome().code());",
+           "rnr_deadline_ = env.now;"),
+    Mutant("one retry too few", COMPLETER,
+           "if (retries_left_ == 0) {", "if (retries_left_ == 1) {"),
+    Mutant("an ACK for the future is believed", COMPLETER,
+           "if (!active_ || !is_in_flight(packet.psn())) {", "if (!active_) {"),
+    Mutant("an ATOMIC Acknowledge is never a NAK", COMPLETER,
+           "packet.aeth().syndrome().kind() == AethKind::ack ? on_atomic",
+           "true ? on_atomic"),
+    Mutant("READ data lands at the start", COMPLETER,
+           "const std::uint64_t offset = std::uint64_t{at} * connection_.mtu_bytes;",
+           "const std::uint64_t offset = std::uint64_t{0 * at};"),
+    Mutant("flushed requests succeed", COMPLETER,
+           "complete_head(env, WcStatus::wr_flush_err);", "complete_head(env, WcStatus::success);"),
+    # The responder.
+    Mutant("a gap is accepted", RESPONDER,
+           "if (distance > 0) {", "if (distance > 1000) {"),
+    Mutant("a NAK for every packet behind a gap", RESPONDER,
+           "if (nak_sent_) {", "if (false) {"),
+    Mutant("the NAK names the packet that came", RESPONDER,
+           "acknowledge(env, {.psn = expected_psn_, .syndrome = syndrome, .msn = msn_});",
+           "acknowledge(env, {.psn = packet.psn(), .syndrome = syndrome, .msn = msn_});"),
+    Mutant("a duplicate atomic is executed again", RESPONDER,
+           "if (distance < 0) {", "if (distance < 0 && !keeps_reply(packet)) {"),
+    Mutant("the key isn't checked", RESPONDER,
+           "return check_key(env, packet);", "return std::nullopt;"),
+    Mutant("the opcode sequence isn't checked", RESPONDER,
+           "if (auto refusal = check_opcode_sequence(packet)) {",
+           "if (auto refusal = check_opcode_sequence(packet); false) {"),
+    Mutant("the queue pair's rights aren't checked", RESPONDER,
+           "if (auto refusal = check_opcode_allowed(packet)) {",
+           "if (auto refusal = check_opcode_allowed(packet); false) {"),
+    Mutant("the length isn't checked", RESPONDER,
+           "if (auto refusal = check_length(packet)) {",
+           "if (auto refusal = check_length(packet); false) {"),
+    Mutant("misaligned atomics are executed", RESPONDER,
+           "if (to_value(va) % atomic_bytes != 0) {", "if (false) {"),
+    Mutant("the MSN stands still", RESPONDER,
+           "inbound_ = Inbound::idle;\n  msn_ = msn_.next();", "inbound_ = Inbound::idle;"),
+    Mutant("byte_len is wrong", RESPONDER,
+           "completion.byte_len = static_cast<std::uint32_t>(received_bytes_);",
+           "completion.byte_len = static_cast<std::uint32_t>(packet.payload().size());"),
+    Mutant("access errors raise the wrong event", RESPONDER,
+           ".failure = refusal.syndrome == access_error ? QpFailure::access_error",
+           ".failure = refusal.syndrome == access_error ? QpFailure::request_error"),
+    Mutant("RNR NAK with another timer", RESPONDER,
+           "Syndrome::rnr_nak(config_.min_rnr_timer & Syndrome::code_max)",
+           "Syndrome::rnr_nak(31)"),
+]
