@@ -8,8 +8,9 @@
 
 namespace verbena {
 
-/// The candidate with the smallest edit distance (insert, delete, replace a character; letters of
-/// either case count as equal), if that is at most a third of the word's length, rounded up.
+/// The candidate with the smallest edit distance (insert, delete or replace a character, swap two
+/// neighbours; letters of either case count as equal), if that is at most a third of the word's
+/// length, rounded up.
 [[nodiscard]] std::optional<std::string_view> near_miss(
     std::string_view word, std::span<const std::string_view> candidates);
 

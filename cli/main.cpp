@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/near_miss.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
-#include "cli/near_miss.h"
 
 namespace verbena::cli {
 namespace {
@@ -44,8 +44,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error,
                     const std::vector<std::string>& arguments) {
   const Vocabulary words = vocabulary_of(app);
   const auto hint = [](std::string_view word, const std::vector<std::string>& candidates) {
-    const auto near = near_miss(word, candidates);
-    return near ? fmt::format(" Did you mean {}?", *near) : std::string();
+    return did_you_mean(word, std::vector<std::string_view>(candidates.begin(), candidates.end()));
   };
   if (app.get_subcommands().empty() && !arguments.empty() && !arguments[0].starts_with('-')) {
     const std::string_view word = arguments[0];
