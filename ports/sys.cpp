@@ -111,24 +111,34 @@ std::optional<bool> is_range_locked(int fd, std::int64_t start, std::int64_t len
   return lock.l_type != F_UNLCK;
 }
 
-// The sanitizers must see mappings come and go, or they take one address's two lives for one.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 namespace {
-void* map_memory(std::size_t bytes, int fd) {
-  return ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
-}
-void unmap_memory(void* address, std::size_t bytes) { ::munmap(address, bytes); }
-}  // namespace
-#else
-namespace {
-void* map_memory(std::size_t bytes, int fd) {
-  const long address = ::syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE,
-                                 MAP_SHARED | MAP_POPULATE, fd, off_t{0});
+
+void* map_at(void* where, std::size_t bytes, int flags, int fd) {
+  const long address = ::syscall(SYS_mmap, where, bytes, PROT_READ | PROT_WRITE,
+                                 MAP_SHARED | MAP_POPULATE | flags, fd, off_t{0});
   return reinterpret_cast<void*>(address);
 }
+
+// The sanitizers must see mappings come and go, or they take one address's two lives for one. But
+// they must not see the descriptor: ThreadSanitizer would wait for a close() that it can't see.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+void unmap_memory(void* address, std::size_t bytes) { ::munmap(address, bytes); }
+void* map_memory(std::size_t bytes, int fd) {
+  void* const place = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (place == MAP_FAILED || map_at(place, bytes, MAP_FIXED, fd) != MAP_FAILED) {
+    return place;
+  }
+  const int error = errno;
+  unmap_memory(place, bytes);
+  errno = error;
+  return MAP_FAILED;
+}
+#else
 void unmap_memory(void* address, std::size_t bytes) { call(SYS_munmap, address, bytes); }
-}  // namespace
+void* map_memory(std::size_t bytes, int fd) { return map_at(nullptr, bytes, 0, fd); }
 #endif
+
+}  // namespace
 
 Result<SharedMemory, int> SharedMemory::map(int fd, std::size_t bytes) {
   const int saved = errno;

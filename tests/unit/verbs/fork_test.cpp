@@ -67,6 +67,12 @@ TEST_CASE("in a child, inherited objects answer EIO and can be destroyed") {
 }
 
 TEST_CASE("a child opens devices of its own") {
+#ifdef __SANITIZE_THREAD__
+  // In a child, ThreadSanitizer still counts the parent's threads as running: it ends the process
+  // when a new one gets the address of an old one's stack, which is where it goes.
+  WARN("not under ThreadSanitizer, which can't follow threads that a child of fork() starts");
+  return;
+#endif
   const ContextPtr parents = open_context();
   const int failed_step = run_in_child([] {
     ibv_device** list = ibv_get_device_list(nullptr);
