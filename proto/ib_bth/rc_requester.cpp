@@ -178,7 +178,7 @@ RcRequester::Transmitted RcRequester::poll_transmit(TransportEnv& env, PacketSin
     if (!wqe.started && !start(env, cursor_.index)) {
       break;
     }
-    const Psn psn = wqe.first_psn + static_cast<std::int32_t>(cursor_.packet);
+    const Psn psn = cursor_psn(wqe);
     if (psn == sent_ && window_is_full()) {
       break;
     }
@@ -203,7 +203,7 @@ RcRequester::Transmitted RcRequester::poll_transmit(TransportEnv& env, PacketSin
 /// Sends what the cursor stands at. False: no room, or the memory doesn't hold any more.
 bool RcRequester::emit(TransportEnv& env, PacketSink& sink) {
   const SendWqe& wqe = queue_.at(cursor_.index);
-  const bool is_again = wqe.first_psn + static_cast<std::int32_t>(cursor_.packet) != sent_;
+  const bool is_again = cursor_psn(wqe) != sent_;
   if (wqe.wants_data()) {
     if (!emit_read_or_atomic(sink, wqe)) {
       return false;
@@ -218,22 +218,14 @@ bool RcRequester::emit(TransportEnv& env, PacketSink& sink) {
   return true;
 }
 
-PacketFields RcRequester::fields_of(Opcode opcode, const SendWqe& wqe) const {
-  PacketFields fields;
-  fields.opcode = opcode;
-  fields.pkey = connection_.pkey;
-  fields.dest_qpn = connection_.dest_qpn;
-  fields.psn = wqe.first_psn + static_cast<std::int32_t>(cursor_.packet);
-  return fields;
-}
-
 /// One packet of a SEND or WRITE.
 bool RcRequester::emit_data(TransportEnv& env, PacketSink& sink, const SendWqe& wqe) {
   const std::uint64_t offset = std::uint64_t{cursor_.packet} * connection_.mtu_bytes;
   const auto bytes =
       static_cast<std::size_t>(std::min<std::uint64_t>(wqe.length - offset, connection_.mtu_bytes));
   const bool last = cursor_.packet + 1 == wqe.psn_count;
-  PacketFields fields = fields_of(data_opcode(wqe.opcode, cursor_.packet == 0, last), wqe);
+  PacketFields fields =
+      connection_.fields_of(data_opcode(wqe.opcode, cursor_.packet == 0, last), cursor_psn(wqe));
   // A plain WRITE makes no completion that could be solicited (IBTA vol 1, 9.2.3).
   fields.solicited = last && wqe.solicited && wqe.opcode != WrOpcode::rdma_write;
   // The last packet of a message asks always: who waits for a completion must not wait for the
@@ -262,10 +254,10 @@ bool RcRequester::emit_data(TransportEnv& env, PacketSink& sink, const SendWqe& 
 /// A READ request, from the cursor's packet of the response on, or an atomic.
 bool RcRequester::emit_read_or_atomic(PacketSink& sink, const SendWqe& wqe) {
   const bool is_swap = wqe.opcode == WrOpcode::atomic_cmp_and_swp;
-  PacketFields fields = fields_of(wqe.is_read() ? Opcode::rc_read_request
-                                  : is_swap     ? Opcode::rc_compare_swap
-                                                : Opcode::rc_fetch_add,
-                                  wqe);
+  PacketFields fields = connection_.fields_of(wqe.is_read() ? Opcode::rc_read_request
+                                              : is_swap     ? Opcode::rc_compare_swap
+                                                            : Opcode::rc_fetch_add,
+                                              cursor_psn(wqe));
   if (wqe.is_read()) {
     const std::uint32_t offset = cursor_.packet * connection_.mtu_bytes;
     fields.reth = Reth(wqe.remote_addr + offset, wqe.rkey, wqe.length - offset);
@@ -293,7 +285,7 @@ PacketNote RcRequester::note_of(Psn psn) const {
 void RcRequester::advance_cursor(TransportEnv& env, const SendWqe& wqe, std::uint32_t packets) {
   const bool is_first_in_flight = una_ == sent_;
   cursor_.packet += packets;
-  const Psn reached = wqe.first_psn + static_cast<std::int32_t>(cursor_.packet);
+  const Psn reached = cursor_psn(wqe);
   if (distance_from_una(reached) > distance_from_una(sent_)) {
     sent_ = reached;
   }

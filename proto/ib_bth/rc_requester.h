@@ -43,6 +43,16 @@ struct RcConnection {
   Pkey pkey = pkey_default;
   PdId pd{};
   std::uint32_t mtu_bytes = 1024;
+
+  /// The fields of a packet to the peer, before anything that only its opcode needs.
+  [[nodiscard]] PacketFields fields_of(Opcode opcode, Psn psn) const {
+    PacketFields fields;
+    fields.opcode = opcode;
+    fields.pkey = pkey;
+    fields.dest_qpn = dest_qpn;
+    fields.psn = psn;
+    return fields;
+  }
 };
 
 struct RcRequesterConfig {
@@ -131,7 +141,9 @@ class RcRequester {
   void advance_cursor(TransportEnv& env, const SendWqe& wqe, std::uint32_t packets);
   void go_back(TransportEnv& env, PacketNote::Cause cause);
   [[nodiscard]] std::uint32_t packets_of(std::uint64_t bytes) const;
-  [[nodiscard]] PacketFields fields_of(Opcode opcode, const SendWqe& wqe) const;
+  [[nodiscard]] Psn cursor_psn(const SendWqe& wqe) const {
+    return wqe.first_psn + static_cast<std::int32_t>(cursor_.packet);
+  }
 
   // The way back (rc_completer.cpp).
   [[nodiscard]] Outcome dispatch_response(TransportEnv& env, const PacketView& packet);

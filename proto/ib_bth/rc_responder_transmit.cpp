@@ -17,12 +17,8 @@ Opcode read_response_opcode(bool first, bool last) {
   return last ? Opcode::rc_read_response_last : Opcode::rc_read_response_middle;
 }
 
-PacketFields fields_of(Opcode opcode, const RcConnection& connection, Psn psn, Aeth aeth) {
-  PacketFields fields;
-  fields.opcode = opcode;
-  fields.pkey = connection.pkey;
-  fields.dest_qpn = connection.dest_qpn;
-  fields.psn = psn;
+PacketFields answer_fields(Opcode opcode, const RcConnection& connection, Psn psn, Aeth aeth) {
+  PacketFields fields = connection.fields_of(opcode, psn);
   fields.aeth = aeth;
   return fields;
 }
@@ -80,9 +76,9 @@ RcResponder::Emitted RcResponder::emit_read_response(TransportEnv& env, PacketSi
       static_cast<std::size_t>(std::min<std::uint64_t>(reply.bytes_left, connection_.mtu_bytes));
   const bool last = reply.bytes_left == bytes;
   const PacketFields fields =
-      fields_of(read_response_opcode(reply.begins, last), connection_,
-                reply.first_psn + static_cast<std::int32_t>(reply.next_packet),
-                Aeth(Syndrome::ack(), reply.msn));
+      answer_fields(read_response_opcode(reply.begins, last), connection_,
+                    reply.first_psn + static_cast<std::int32_t>(reply.next_packet),
+                    Aeth(Syndrome::ack(), reply.msn));
   const MutableBytes packet = sink.reserve(transport_size(fields.opcode, bytes));
   if (packet.empty()) {
     return Emitted::no_room;
@@ -124,8 +120,8 @@ void RcResponder::refuse_reply(TransportEnv& env, const Reply& reply) {
 }
 
 bool RcResponder::emit_atomic_acknowledge(PacketSink& sink, Reply& reply) {
-  PacketFields fields = fields_of(Opcode::rc_atomic_acknowledge, connection_, reply.first_psn,
-                                  Aeth(Syndrome::ack(), reply.msn));
+  PacketFields fields = answer_fields(Opcode::rc_atomic_acknowledge, connection_, reply.first_psn,
+                                      Aeth(Syndrome::ack(), reply.msn));
   fields.atomic_ack_eth = AtomicAckEth(reply.atomic_original);
   const MutableBytes packet = sink.reserve(transport_size(fields.opcode, 0));
   if (packet.empty()) {
@@ -138,8 +134,8 @@ bool RcResponder::emit_atomic_acknowledge(PacketSink& sink, Reply& reply) {
 }
 
 bool RcResponder::emit_acknowledge(PacketSink& sink) {
-  const PacketFields fields =
-      fields_of(Opcode::rc_acknowledge, connection_, ack_->psn, Aeth(ack_->syndrome, ack_->msn));
+  const PacketFields fields = answer_fields(Opcode::rc_acknowledge, connection_, ack_->psn,
+                                            Aeth(ack_->syndrome, ack_->msn));
   const MutableBytes packet = sink.reserve(transport_size(fields.opcode, 0));
   if (packet.empty()) {
     return false;
