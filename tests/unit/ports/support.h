@@ -60,11 +60,12 @@ inline bool has_pattern(ByteView bytes, std::uint64_t number) {
   return std::equal(bytes.begin(), bytes.end(), wanted.begin());
 }
 
-/// Calls `done` until it is true, for at most a generous time.
+/// Calls `done` until it is true, for at most a generous time: on a busy machine two processes that
+/// take turns get a few turns a second.
 template <class Done>
 [[nodiscard]] bool eventually(Done done) {
   using clock = std::chrono::steady_clock;
-  const auto end = clock::now() + std::chrono::seconds(30);
+  const auto end = clock::now() + std::chrono::seconds(100);
   while (!done()) {
     if (clock::now() > end) {
       return false;
