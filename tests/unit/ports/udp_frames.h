@@ -1,6 +1,8 @@
 // RoCE v2 frames for tests of the UDP port.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <vector>
 
@@ -14,10 +16,18 @@ namespace verbena::ports::test {
 
 inline inet::Ipv4Address address(const char* text) { return *inet::Ipv4Address::from_text(text); }
 
+/// Loopback addresses, `number` in [0, 3], that no other process uses: tests run side by side, and
+/// RoCE v2 has one port for all.
+inline inet::Ipv4Address own_address(unsigned number) {
+  const auto id = (static_cast<unsigned>(getpid()) << 2) | number;
+  return {{127, static_cast<std::uint8_t>(id >> 16), static_cast<std::uint8_t>(id >> 8),
+           static_cast<std::uint8_t>(id)}};
+}
+
 /// A way from one address to another.
 struct Way {
-  inet::Ipv4Address from = address("127.0.1.1");
-  inet::Ipv4Address to = address("127.0.1.2");
+  inet::Ipv4Address from = own_address(1);
+  inet::Ipv4Address to = own_address(2);
   std::uint8_t traffic_class = 0;
   Qpn qpn{0x123};
 

@@ -14,6 +14,7 @@ namespace verbena::ports {
 namespace {
 
 using test::address;
+using test::own_address;
 using test::send_frame;
 using test::send_frame_bytes;
 using test::Way;
@@ -42,8 +43,8 @@ class Collector final : public UdpFrameHandler {
 
 /// Two ports on loopback addresses of this host.
 struct Ends {
-  UdpPort a = *UdpPort::open(std::array{address("127.0.1.1")});
-  UdpPort b = *UdpPort::open(std::array{address("127.0.1.2")});
+  UdpPort a = *UdpPort::open(std::array{own_address(1)});
+  UdpPort b = *UdpPort::open(std::array{own_address(2)});
 
   void send(const Way& way, std::size_t data_bytes, std::uint32_t psn) {
     const MutableBytes frame = a.reserve(way.route(), send_frame_bytes(data_bytes));
@@ -239,7 +240,7 @@ TEST_CASE("a receiver takes no more frames than it asks for") {
 
 TEST_CASE("frames from an address that the device has not, and to no host, are lost and counted") {
   Ends ends;
-  ends.send({.from = address("127.0.1.3")}, 64, 0);
+  ends.send({.from = own_address(3)}, 64, 0);
   ends.a.flush();
   PortStatistics statistics;
   ends.a.add_to(statistics);
