@@ -50,6 +50,19 @@ void Cq::complete(const Completion& completion, bool solicited) {
   }
 }
 
+void Cq::purge(Qpn qpn) {
+  const std::uint64_t end = produced_.load(std::memory_order_relaxed);
+  const std::uint64_t begin = consumed_.load(std::memory_order_relaxed);
+  // What stays moves towards the newest, so that only the consumer's index changes.
+  std::uint64_t kept = end;
+  for (std::uint64_t at = end; at-- > begin;) {
+    if (ring_[at & mask_].qpn != qpn) {
+      ring_[--kept & mask_] = ring_[at & mask_];
+    }
+  }
+  consumed_.store(kept, std::memory_order_release);
+}
+
 void Cq::arm(bool solicited_only) {
   // Asking for the next completion also covers the next solicited one (IBTA vol 1, 11.4.2.2).
   if (!solicited_only) {

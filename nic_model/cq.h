@@ -43,6 +43,9 @@ class Cq final : public CompletionSink {
   void complete(const Completion& completion, bool solicited) override;
   /// Producer side: one notification at the next completion, or the next solicited one.
   void arm(bool solicited_only);
+  /// Both sides at once, so nobody may be polling: takes away what that queue pair completed and
+  /// nobody has polled. The others' completions stay, in their order.
+  void purge(Qpn qpn);
 
   /// Queue pairs that complete here. The Nic counts.
   std::uint32_t users = 0;

@@ -149,9 +149,12 @@ class Nic {
   /// Caps may come out larger than asked for; qp_caps() tells.
   [[nodiscard]] Result<Qp*, NicError> create_qp(Pd& pd, const QpInitAttr& attr);
   /// `mask` is of qp_attr_mask: checked against the table of required and optional attributes.
+  /// To RESET takes completions away that nobody has polled, as destroy_qp() does.
   [[nodiscard]] Result<void, NicError> modify_qp(Time now, Qp& qp, const QpAttr& attr,
                                                  std::uint32_t mask);
   [[nodiscard]] QpAttr query_qp(const Qp& qp) const;
+  /// What the QP completed and nobody has polled goes with it: a number that is given again must
+  /// not find the completions of its former life. So nobody may be polling its CQs meanwhile.
   [[nodiscard]] Result<void, NicError> destroy_qp(Qp& qp);
   [[nodiscard]] Qp* find_qp(Qpn qpn) const;
 

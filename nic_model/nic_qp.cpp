@@ -43,6 +43,12 @@ bool address_is_valid(const NicConfig& config, const AddressVector& av) {
          roce::ipv4_from_gid(av.dgid).has_value();
 }
 
+/// As rdma-core's drivers for hardware do it (mlx5: __mlx5_cq_clean()).
+void purge_completions(const Qp& qp) {
+  qp.send_cq.purge(qp.qpn);
+  qp.recv_cq.purge(qp.qpn);
+}
+
 /// Copies what `mask` names.
 void apply(QpAttr& to, const QpAttr& from, std::uint32_t mask) {
   const auto copy = [&](std::uint32_t bit, auto QpAttr::* member) {
@@ -160,6 +166,7 @@ Result<void, NicError> Nic::destroy_qp(Qp& qp) {
   --qp.recv_cq.users;
   impl_->unmark_ready(qp);
   impl_->timers.cancel(qp);
+  purge_completions(qp);
   std::erase_if(impl_->events, [&](const AsyncEvent& event) { return event.qp == &qp; });
   impl_->qps.erase(qp);
   return {};
@@ -215,6 +222,7 @@ void Nic::Impl::set_state(Time now, Qp& qp, QpState to) {
       qp.comm_est_due = qp.sq_drained_due = false;
       timers.cancel(qp);
       unmark_ready(qp);
+      purge_completions(qp);
       break;
     case QpState::init:
       break;

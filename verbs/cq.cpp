@@ -58,6 +58,24 @@ void CompletionQueue::wait_for_acknowledgements() {
   pthread_mutex_unlock(&mutex);
 }
 
+// In the order of their addresses, so that two threads with the same two queues can't block each
+// other.
+PollersHeld::PollersHeld(ibv_cq* one, ibv_cq* other)
+    : first_(CompletionQueue::of(std::min(one, other)).poll_lock),
+      second_(CompletionQueue::of(std::max(one, other)).poll_lock) {
+  first_.lock();
+  if (&second_ != &first_) {
+    second_.lock();
+  }
+}
+
+PollersHeld::~PollersHeld() {
+  if (&second_ != &first_) {
+    second_.unlock();
+  }
+  first_.unlock();
+}
+
 namespace {
 
 static_assert(static_cast<int>(WcStatus::rnr_retry_exc_err) == IBV_WC_RNR_RETRY_EXC_ERR);

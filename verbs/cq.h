@@ -51,6 +51,19 @@ struct CompletionQueue : ibv_cq_ex, ObjectLink, ChannelEntry {
   std::uint32_t async_events_delivered = 0;
 };
 
+/// While it lives nobody takes completions out of two queues, which may be one and the same.
+class PollersHeld {
+ public:
+  PollersHeld(ibv_cq* one, ibv_cq* other);
+  ~PollersHeld();
+  PollersHeld(const PollersHeld&) = delete;
+  PollersHeld& operator=(const PollersHeld&) = delete;
+
+ private:
+  SpinLock& first_;
+  SpinLock& second_;
+};
+
 /// The flags of a completion, as both interfaces tell them (ibv_wc_flags).
 [[nodiscard]] unsigned wc_flags(const Completion& completion);
 /// Immediate data in wire order, or the key that was invalidated.

@@ -32,6 +32,7 @@ QueuePair::~QueuePair() {
 }
 
 Result<void, nic::NicError> QueuePair::release() {
+  const PollersHeld held(qp_base.send_cq, qp_base.recv_cq);
   auto released = engine.with_nic([&](nic::Nic& nic, Time) { return nic.destroy_qp(*nic_qp); });
   if (released) {
     nic_qp = nullptr;
@@ -228,6 +229,10 @@ Errno modify_qp(QueuePair& qp, const ibv_qp_attr& attr, unsigned mask) {
       ports::report(device.name + ": " + *reason);
       return ENETUNREACH;
     }
+  }
+  std::optional<PollersHeld> held;
+  if ((mask & IBV_QP_STATE) != 0 && attr.qp_state == IBV_QPS_RESET) {
+    held.emplace(qp.qp_base.send_cq, qp.qp_base.recv_cq);
   }
   const auto modified = qp.engine.with_nic(
       [&](nic::Nic& nic, Time now) { return nic.modify_qp(now, *qp.nic_qp, translated, mask); });

@@ -40,6 +40,53 @@ TEST_CASE("completions come out in the order in which they went in") {
   }
 }
 
+TEST_CASE("a purge takes one queue pair's completions and leaves the others' in order") {
+  nic::Cq::Signals signals;
+  Counters counters;
+  nic::Cq cq(8, 0, counters, signals);
+  std::array<Completion, 8> out;
+  // Begins at an index that isn't 0, so that the ring wraps.
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    cq.complete({}, false);
+  }
+  REQUIRE(cq.poll(out) == 5);
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    cq.complete({.wr_id = i, .qpn = Qpn{i % 3 == 0 ? 7U : 8U}}, false);
+  }
+  cq.purge(Qpn{7});
+  cq.purge(Qpn{9});
+  REQUIRE(cq.poll(out) == 5);
+  for (const auto& [at, id] : {std::pair{0, 1}, {1, 2}, {2, 4}, {3, 5}, {4, 7}}) {
+    CHECK(out[static_cast<std::size_t>(at)].wr_id == static_cast<std::uint64_t>(id));
+  }
+  // There is room for as many as before.
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    cq.complete({.qpn = Qpn{7}}, false);
+  }
+  CHECK_FALSE(cq.overflowed());
+  cq.purge(Qpn{7});
+  CHECK(cq.empty());
+}
+
+TEST_CASE("what a queue pair completed before its RESET, or its end, isn't found afterwards") {
+  const bool reset = GENERATE(true, false);
+  Pair pair;
+  const Connection first = pair.connect();
+  const Connection second = pair.connect();
+  pair.post(Side::a, *first.a, pair.a.write(1, {0, 8}, pair.b, 0));
+  pair.post(Side::a, *second.a, pair.a.write(2, {0, 8}, pair.b, 0));
+  pair.post(Side::a, *first.a, pair.a.write(3, {0, 8}, pair.b, 0));
+  pair.run_until_idle();
+  if (reset) {
+    nic::QpAttr attr;
+    attr.state = nic::QpState::reset;
+    REQUIRE(pair.a.nic.modify_qp(pair.now(), *first.a, attr, nic::qp_attr_mask::state));
+  } else {
+    REQUIRE(pair.a.nic.destroy_qp(*first.a));
+  }
+  CHECK(pair.a.completions() == Lines{"2 write success"});
+}
+
 TEST_CASE("a completion queue holds at least what was asked for") {
   Host host(1);
   for (const std::uint32_t cqe : {1U, 2U, 3U, 100U, 4096U}) {
