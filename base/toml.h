@@ -1,11 +1,12 @@
-// toml++, set up once: headers only, errors as values, and made safe against hostile text. Always
-// include this, never <toml++/toml.h>.
+// toml++, set up once: compiled by us in base/toml.cpp, errors as values, and made safe against
+// hostile text. Always include this, never <toml++/toml.h>.
 #pragma once
 
 #include <cstdint>
 
-// Debian's library throws, and the drop-ins may not depend on it.
-#define TOML_HEADER_ONLY 1
+// Debian's library throws, and the drop-ins may not depend on it. The parser in every file that
+// includes this would take half of that file's compile time.
+#define TOML_HEADER_ONLY 0
 #define TOML_EXCEPTIONS 0
 // Some of its assertions fail on malformed text for which it has an error right behind them.
 #define TOML_ASSERT(expr) static_cast<void>(0)

@@ -5,7 +5,7 @@
 #   Boost          Boost::headers                 headers only: Asio, Endian, Intrusive
 #   fmt            verbena_fmt                    Debian's headers, compiled by us: cmake/fmt.cpp
 #   CLI11          CLI11::CLI11
-#   toml++         (none)                         headers only: #include "base/toml.h"
+#   toml++         verbena_base                   headers, compiled by us: #include "base/toml.h"
 #   nlohmann-json  nlohmann_json::nlohmann_json
 #   Catch2 2.13    Catch2::Catch2                 tests: use verbena_unit_test()
 #   rapidcheck     rapidcheck                     tests
