@@ -65,7 +65,76 @@ void add_bth(const ib::Bth& bth, std::size_t offset, Dissection& out) {
   layer.hex("psn", 9, 3, bth.psn().value());
 }
 
-/// Adds one extension header and returns what it says, for the line.
+/// Each of these adds the fields of an extension header and returns what it says, for the line.
+
+std::string add_deth(const ib::Deth& deth, LayerBuilder layer) {
+  layer.hex("qkey", 0, 4, to_value(deth.qkey()));
+  layer.hex("source_qp", 5, 3, to_value(deth.source_qpn()));
+  return fmt::format("from QP {:#08x}, qkey {:#010x}", to_value(deth.source_qpn()),
+                     to_value(deth.qkey()));
+}
+
+std::string add_feth(const ib::Feth& feth, LayerBuilder layer) {
+  layer.number("placement_type", 3, 1, feth.placement_type());
+  layer.number("selectivity", 3, 1, feth.selectivity());
+  return fmt::format("placement type {}, selectivity {}", feth.placement_type(),
+                     feth.selectivity());
+}
+
+std::string add_reth(const ib::Reth& reth, LayerBuilder layer) {
+  layer.hex("va", 0, 8, to_value(reth.va()));
+  layer.hex("rkey", 8, 4, to_value(reth.rkey()));
+  layer.number("dma_length", 12, 4, reth.length_bytes());
+  return fmt::format("va {:#x}, rkey {:#010x}, length {}", to_value(reth.va()),
+                     to_value(reth.rkey()), reth.length_bytes());
+}
+
+std::string add_atomic_eth(const ib::AtomicEth& atomic, ib::Operation operation,
+                           LayerBuilder layer) {
+  layer.hex("va", 0, 8, to_value(atomic.va()));
+  layer.hex("rkey", 8, 4, to_value(atomic.rkey()));
+  layer.hex("swap_or_add", 12, 8, atomic.swap_or_add());
+  layer.hex("compare", 20, 8, atomic.compare());
+  const std::string where =
+      fmt::format("va {:#x}, rkey {:#010x}", to_value(atomic.va()), to_value(atomic.rkey()));
+  return operation == ib::Operation::fetch_add
+             ? fmt::format("{}, add {:#x}", where, atomic.swap_or_add())
+             : fmt::format("{}, compare {:#x}, swap {:#x}", where, atomic.compare(),
+                           atomic.swap_or_add());
+}
+
+std::string add_aeth(const ib::Aeth& aeth, LayerBuilder layer) {
+  const std::string words = syndrome_words(aeth.syndrome());
+  layer.hex("syndrome", 0, 1, aeth.syndrome().to_byte(), words);
+  layer.number("msn", 1, 3, aeth.msn().value());
+  return fmt::format("{}, MSN {}", words, aeth.msn().value());
+}
+
+std::string add_rdeth(const ib::Rdeth& rdeth, LayerBuilder layer) {
+  layer.hex("ee_context", 1, 3, rdeth.ee_context());
+  return fmt::format("EE context {:#08x}", rdeth.ee_context());
+}
+
+std::string add_xrceth(const ib::XrcEth& xrceth, LayerBuilder layer) {
+  layer.hex("srq", 1, 3, xrceth.srq_number());
+  return fmt::format("SRQ {:#08x}", xrceth.srq_number());
+}
+
+std::string add_atomic_ack_eth(const ib::AtomicAckEth& atomic_ack, LayerBuilder layer) {
+  layer.hex("original", 0, 8, atomic_ack.original());
+  return fmt::format("original {:#x}", atomic_ack.original());
+}
+
+std::string add_imm_dt(const ib::ImmDt& imm, LayerBuilder layer) {
+  layer.hex("immediate", 0, 4, imm.value());
+  return fmt::format("immediate {:#010x}", imm.value());
+}
+
+std::string add_ieth(const ib::Ieth& ieth, LayerBuilder layer) {
+  layer.hex("rkey", 0, 4, to_value(ieth.rkey()));
+  return fmt::format("invalidates rkey {:#010x}", to_value(ieth.rkey()));
+}
+
 std::string add_ext_header(const ib::PacketView& packet, ExtHeader header, std::size_t offset,
                            Dissection& out) {
   const std::size_t size = ib::ext_header_bytes.at(static_cast<std::size_t>(header));
@@ -73,75 +142,29 @@ std::string add_ext_header(const ib::PacketView& packet, ExtHeader header, std::
     return LayerBuilder(out, name, title, offset, size);
   };
   switch (header) {
-    case ExtHeader::rdeth: {
-      layer("rdeth", "RDETH").hex("ee_context", 1, 3, packet.rdeth().ee_context());
-      return fmt::format("EE context {:#08x}", packet.rdeth().ee_context());
-    }
-    case ExtHeader::deth: {
-      const ib::Deth deth = packet.deth();
-      auto fields = layer("deth", "DETH");
-      fields.hex("qkey", 0, 4, to_value(deth.qkey()));
-      fields.hex("source_qp", 5, 3, to_value(deth.source_qpn()));
-      return fmt::format("from QP {:#08x}, qkey {:#010x}", to_value(deth.source_qpn()),
-                         to_value(deth.qkey()));
-    }
-    case ExtHeader::xrceth: {
-      layer("xrceth", "XRCETH").hex("srq", 1, 3, packet.xrceth().srq_number());
-      return fmt::format("SRQ {:#08x}", packet.xrceth().srq_number());
-    }
-    case ExtHeader::feth: {
-      const ib::Feth feth = packet.feth();
-      auto fields = layer("feth", "FETH");
-      fields.number("placement_type", 3, 1, feth.placement_type());
-      fields.number("selectivity", 3, 1, feth.selectivity());
-      return fmt::format("placement type {}, selectivity {}", feth.placement_type(),
-                         feth.selectivity());
-    }
-    case ExtHeader::reth: {
-      const ib::Reth reth = packet.reth();
-      auto fields = layer("reth", "RETH");
-      fields.hex("va", 0, 8, to_value(reth.va()));
-      fields.hex("rkey", 8, 4, to_value(reth.rkey()));
-      fields.number("dma_length", 12, 4, reth.length_bytes());
-      return fmt::format("va {:#x}, rkey {:#010x}, length {}", to_value(reth.va()),
-                         to_value(reth.rkey()), reth.length_bytes());
-    }
-    case ExtHeader::atomic_eth: {
-      const ib::AtomicEth atomic = packet.atomic_eth();
-      auto fields = layer("atomic_eth", "AtomicETH");
-      fields.hex("va", 0, 8, to_value(atomic.va()));
-      fields.hex("rkey", 8, 4, to_value(atomic.rkey()));
-      fields.hex("swap_or_add", 12, 8, atomic.swap_or_add());
-      fields.hex("compare", 20, 8, atomic.compare());
-      const std::string where =
-          fmt::format("va {:#x}, rkey {:#010x}", to_value(atomic.va()), to_value(atomic.rkey()));
-      return packet.info().operation == ib::Operation::fetch_add
-                 ? fmt::format("{}, add {:#x}", where, atomic.swap_or_add())
-                 : fmt::format("{}, compare {:#x}, swap {:#x}", where, atomic.compare(),
-                               atomic.swap_or_add());
-    }
-    case ExtHeader::aeth: {
-      const ib::Aeth aeth = packet.aeth();
-      const std::string words = syndrome_words(aeth.syndrome());
-      auto fields = layer("aeth", "AETH");
-      fields.hex("syndrome", 0, 1, aeth.syndrome().to_byte(), words);
-      fields.number("msn", 1, 3, aeth.msn().value());
-      return fmt::format("{}, MSN {}", words, aeth.msn().value());
-    }
-    case ExtHeader::atomic_ack_eth: {
-      layer("atomic_ack_eth", "AtomicAckETH")
-          .hex("original", 0, 8, packet.atomic_ack_eth().original());
-      return fmt::format("original {:#x}", packet.atomic_ack_eth().original());
-    }
-    case ExtHeader::imm_dt: {
-      layer("imm_dt", "ImmDt").hex("immediate", 0, 4, packet.imm().value());
-      return fmt::format("immediate {:#010x}", packet.imm().value());
-    }
-    case ExtHeader::ieth: {
-      layer("ieth", "IETH").hex("rkey", 0, 4, to_value(packet.ieth().rkey()));
-      return fmt::format("invalidates rkey {:#010x}", to_value(packet.ieth().rkey()));
-    }
+    case ExtHeader::rdeth:
+      return add_rdeth(packet.rdeth(), layer("rdeth", "RDETH"));
+    case ExtHeader::deth:
+      return add_deth(packet.deth(), layer("deth", "DETH"));
+    case ExtHeader::xrceth:
+      return add_xrceth(packet.xrceth(), layer("xrceth", "XRCETH"));
+    case ExtHeader::feth:
+      return add_feth(packet.feth(), layer("feth", "FETH"));
+    case ExtHeader::reth:
+      return add_reth(packet.reth(), layer("reth", "RETH"));
+    case ExtHeader::atomic_eth:
+      return add_atomic_eth(packet.atomic_eth(), packet.info().operation,
+                            layer("atomic_eth", "AtomicETH"));
+    case ExtHeader::aeth:
+      return add_aeth(packet.aeth(), layer("aeth", "AETH"));
+    case ExtHeader::atomic_ack_eth:
+      return add_atomic_ack_eth(packet.atomic_ack_eth(), layer("atomic_ack_eth", "AtomicAckETH"));
+    case ExtHeader::imm_dt:
+      return add_imm_dt(packet.imm(), layer("imm_dt", "ImmDt"));
+    case ExtHeader::ieth:
+      return add_ieth(packet.ieth(), layer("ieth", "IETH"));
     case ExtHeader::cnp_reserved:
+      layer("cnp_reserved", "CNP reserved bytes");
       break;
   }
   return {};

@@ -68,7 +68,7 @@ Prepared prepare_capture(const std::string& wanted) {
   }
   // The program may change its directory before it opens its device.
   std::error_code failure;
-  const std::string path = std::filesystem::absolute(wanted, failure).string();
+  std::string path = std::filesystem::absolute(wanted, failure).string();
   if (failure) {
     return not_writable(wanted, failure.value());
   }
