@@ -134,6 +134,12 @@ void Engine::lock() { impl_->loop.lock().lock(); }
 
 void Engine::unlock() { impl_->loop.lock().unlock(); }
 
-void Engine::run_locked() { impl_->loop.run_effects(); }
+void Engine::settle_locked() { impl_->loop.settle(); }
+
+void Engine::finish_command(Time /*now*/) { impl_->loop.run_effects(); }
+
+void Engine::finish_post_send(Time now) { impl_->loop.after_post_send(now); }
+
+void Engine::finish_post_recv(Time /*now*/) { impl_->loop.after_post_recv(); }
 
 }  // namespace verbena::ports

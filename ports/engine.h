@@ -49,11 +49,20 @@ class Engine {
   template <class Command>
   auto with_nic(Command&& command) {
     const std::lock_guard guard(*this);
-    struct Effects {
-      Engine& engine;
-      ~Effects() { engine.run_locked(); }
-    } effects{*this};
-    return std::forward<Command>(command)(nic(), now());
+    settle_locked();
+    return run(std::forward<Command>(command), &Engine::finish_command);
+  }
+  /// The same for commands that only post work to a send queue or a receive queue: answers that
+  /// wait for a reply of the application leave together with it (answer_patience.h).
+  template <class Command>
+  auto post_send(Command&& command) {
+    const std::lock_guard guard(*this);
+    return run(std::forward<Command>(command), &Engine::finish_post_send);
+  }
+  template <class Command>
+  auto post_recv(Command&& command) {
+    const std::lock_guard guard(*this);
+    return run(std::forward<Command>(command), &Engine::finish_post_recv);
   }
 
   /// Creates a queue pair; takes another block of QPNs from the fabric when the Nic has none left.
@@ -82,7 +91,20 @@ class Engine {
  private:
   struct Impl;
   explicit Engine(std::unique_ptr<Impl> impl);
-  void run_locked();
+  template <class Command>
+  auto run(Command&& command, void (Engine::*finish)(Time)) {
+    struct Effects {
+      Engine& engine;
+      Time time;
+      void (Engine::*finish)(Time);
+      ~Effects() { (engine.*finish)(time); }
+    } effects{*this, now(), finish};
+    return std::forward<Command>(command)(nic(), effects.time);
+  }
+  void settle_locked();
+  void finish_command(Time now);
+  void finish_post_send(Time now);
+  void finish_post_recv(Time now);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -19,8 +19,10 @@ using namespace std::chrono_literals;
 constexpr std::uint32_t batch_frames_max = 64;
 /// Batches that a command sends before it returns. The rest is sent by polls or by the thread.
 constexpr int command_batches_max = 4;
-/// For so long nobody runs the NIC after an application stopped spinning.
-constexpr Duration polling_grace = 1ms;
+/// For so long nobody runs the NIC after an application stopped spinning: at first the shorter
+/// time, and twice that after each in which it went on.
+constexpr Duration polling_grace_min = 125us;
+constexpr Duration polling_grace_max = 1ms;
 /// An application spins when it polls this often in a row, each time this soon after the last; the
 /// longer streak is wanted of one that was trusted too early.
 constexpr std::uint64_t streak_wanted_min = 64;
@@ -29,10 +31,18 @@ constexpr Duration spinning_gap_max = 10us;
 /// The same as the thread sees it: this many polls in each such window.
 constexpr Duration spinning_window = 100us;
 constexpr std::uint64_t spinning_window_polls = 20;
+/// One that spins is trusted for as long as it polls this often in each window.
+constexpr std::uint64_t trusted_window_polls = 5;
 /// An application that has polled in vain so often gives its processor away now and then: the peer
 /// that it waits for may need it.
 constexpr std::uint32_t idle_polls_before_yield = 1024;
 constexpr std::uint32_t idle_polls_between_yields = 64;
+/// How long answers wait for the application's next call, when it polls in a loop, and when the
+/// thread received the frames and the application has yet to see what came.
+constexpr Duration poll_patience = 10us;
+constexpr Duration thread_patience = 20us;
+/// Linux sleeps longer than asked for, by 50 us unless told otherwise.
+constexpr Duration thread_timer_slack = 1us;
 /// The thread works for microseconds and should do so at once, also where spinning programs occupy
 /// all processors. The shortest slice that Linux allows.
 constexpr Duration thread_slice = 100us;
@@ -72,7 +82,10 @@ EngineLoop::EngineLoop(const DeviceConfig& config, EngineListener& listener,
       port_(std::move(port)),
       fabric_(&fabric),
       nic_(config.profile, nic_config(config), sys::random_bits()),
-      poll_streak_wanted_(streak_wanted_min) {
+      poll_streak_wanted_(streak_wanted_min),
+      polling_grace_(polling_grace_min),
+      poll_patience_(poll_patience),
+      thread_patience_(thread_patience) {
   add_process_hook(*this);
 }
 
@@ -83,6 +96,7 @@ EngineLoop::~EngineLoop() {
     while (!stop_thread(1s)) {
     }
     pthread_join(*thread_, nullptr);
+    settle();
   }
 }
 
@@ -103,15 +117,23 @@ Result<void, int> EngineLoop::start() {
   return {};
 }
 
-EngineLoop::Batch EngineLoop::run_batch(bool receive) {
+std::uint32_t EngineLoop::receive() { return port_->poll_receive(*this, batch_frames_max); }
+
+EngineLoop::Batch EngineLoop::run_batch(Order order) {
   now_ = Engine::now();
   port_->begin_batch(now_);
-  const std::uint32_t received = receive ? port_->poll_receive(*this, batch_frames_max) : 0;
+  std::uint32_t received = order == Order::receive_then_send ? receive() : 0;
   if (nic_.next_timeout() <= now_) {
     nic_.on_timer(now_);
   }
   const auto status = nic_.poll_transmit(now_, *port_, batch_frames_max);
   port_->flush();
+  poll_patience_.sent();
+  thread_patience_.sent();
+  if (order == Order::send_then_receive) {
+    received = receive();
+    port_->flush();  // Frames for other processes of this host.
+  }
   deliver_events();
   return {.received = received,
           .more = received == batch_frames_max || status == nic::TransmitStatus::more};
@@ -130,13 +152,37 @@ Time EngineLoop::next_deadline() const {
   return std::min(nic_.next_timeout(), port_->next_deadline());
 }
 
+bool EngineLoop::holds_answers() const {
+  return poll_patience_.holding() || thread_patience_.holding();
+}
+
+void EngineLoop::settle() {
+  if (holds_answers()) {
+    run_effects();
+  }
+}
+
+void EngineLoop::after_post_send(Time now) {
+  poll_patience_.replied(now);
+  thread_patience_.replied(now);
+  run_effects();
+}
+
+void EngineLoop::after_post_recv() {
+  if (!holds_answers()) {
+    run_effects();
+  } else if (!dead_) {
+    deliver_events();
+  }
+}
+
 void EngineLoop::run_effects() {
   if (dead_) {
     return;
   }
   bool more = true;
   for (int batch = 0; more && batch < command_batches_max; ++batch) {
-    more = run_batch(false).more;
+    more = run_batch(Order::send_only).more;
   }
   kick_if_due(more);
 }
@@ -156,7 +202,12 @@ bool EngineLoop::try_progress() {
   bool yield = false;
   {
     const std::lock_guard guard(lock_, std::adopt_lock);
-    const Batch batch = run_batch(true);
+    // Not while the thread sleeps for longer: it must be there to end a hold.
+    const bool hold = mode_ == Mode::watching && poll_patience_.willing();
+    const Batch batch = run_batch(hold ? Order::send_then_receive : Order::receive_then_send);
+    if (batch.received > 0) {
+      poll_patience_.received(now_, hold);
+    }
     note_poll(now_);
     kick_if_due(batch.more);
     idle_polls_ = batch.received == 0 && !batch.more ? idle_polls_ + 1 : 0;
@@ -196,6 +247,7 @@ void* EngineLoop::thread_entry(void* self) {
 
 void EngineLoop::thread_main() {
   sys::prefer_short_slices(thread_slice);
+  sys::set_timer_slack(thread_timer_slack);
   {
     const std::lock_guard guard(lock_);
     start_running();
@@ -211,8 +263,30 @@ void EngineLoop::thread_main() {
   sys::futex_wake_all(reinterpret_cast<const std::uint32_t*>(&thread_ended_));
 }
 
+EngineLoop::Batch EngineLoop::run_thread_batch() {
+  if (!thread_patience_.willing()) {
+    const Batch batch = run_batch(Order::receive_then_send);
+    if (batch.received > 0) {
+      thread_patience_.received(now_, false);
+    }
+    return batch;
+  }
+  const Batch batch = run_batch(Order::send_then_receive);
+  if (batch.received == 0) {
+    return batch;
+  }
+  thread_patience_.received(now_, true);
+  if (batch.more) {
+    return batch;
+  }
+  lock_.unlock();
+  static_cast<void>(sys::poll(nullptr, 0, thread_patience));
+  lock_.lock();
+  return run_batch(Order::receive_then_send);
+}
+
 void EngineLoop::serve() {
-  if (!run_batch(true).more) {
+  if (!run_thread_batch().more) {
     go_to_sleep();
     return;
   }
@@ -231,7 +305,6 @@ void EngineLoop::serve() {
 
 void EngineLoop::start_running() {
   mode_ = Mode::running;
-  poll_streak_ = 0;
   window_start_ = Engine::now();
   window_polls_ = polls_.load(std::memory_order_relaxed);
 }
@@ -242,7 +315,6 @@ void EngineLoop::go_to_sleep() {
     return;
   }
   mode_ = Mode::asleep;
-  poll_streak_ = 0;
   wake_time_ = next_deadline();
   if (wake_time_ == time_never) {
     sleep_unlocked(std::nullopt);
@@ -257,16 +329,19 @@ void EngineLoop::go_to_sleep() {
 
 void EngineLoop::watch() {
   const std::uint64_t polls_before = polls_.load(std::memory_order_relaxed);
-  sleep_unlocked(polling_grace);
+  const Duration grace = polling_grace_;
+  sleep_unlocked(grace);
   port_->finish_sleep();
   const std::uint64_t polls = polls_.load(std::memory_order_relaxed) - polls_before;
-  constexpr std::uint64_t windows = polling_grace / spinning_window;
-  if (polls >= windows * spinning_window_polls) {
+  const auto windows = static_cast<std::uint64_t>(grace / spinning_window);
+  if (polls >= windows * trusted_window_polls) {
+    polling_grace_ = std::min(2 * grace, polling_grace_max);
     learn(false);
     return;
   }
+  polling_grace_ = polling_grace_min;
   start_running();
-  learn(run_batch(true).received > 0);
+  learn(run_thread_batch().received > 0);
 }
 
 void EngineLoop::learn(bool frames_waited) {
@@ -317,6 +392,7 @@ void EngineLoop::at_exit() {
   }
   if (lock_.try_lock_for(hook_patience)) {
     const std::lock_guard guard(lock_, std::adopt_lock);
+    settle();
     fabric_ = nullptr;
     port_ = std::make_unique<NullPort>();
   }

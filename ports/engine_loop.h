@@ -28,6 +28,7 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "nic_model/nic.h"
+#include "ports/answer_patience.h"
 #include "ports/engine.h"
 #include "ports/engine_lock.h"
 #include "ports/fabric.h"
@@ -49,8 +50,13 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
   [[nodiscard]] bool is_dead() const { return dead_; }
   /// Without the lock: takes it if it is free.
   bool try_progress();
+  /// Before a command that is not a post: lets out what is held back.
+  void settle();
   /// After a command: lets its effects out.
   void run_effects();
+  /// After posts: the same, but what is held back waits for a send request.
+  void after_post_send(Time now);
+  void after_post_recv();
   /// Gives the Nic another block of QPNs; false if the fabric has none left.
   bool add_qpn_block();
 
@@ -73,8 +79,16 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
     /// There is more to do at once.
     bool more = false;
   };
+  enum class Order : std::uint8_t {
+    send_only,
+    receive_then_send,
+    /// The answers to what is received wait for the next batch (answer_patience.h).
+    send_then_receive,
+  };
   /// Receives, serves timers, sends, tells events.
-  Batch run_batch(bool receive);
+  Batch run_batch(Order order);
+  std::uint32_t receive();
+  [[nodiscard]] bool holds_answers() const;
   void deliver_events();
   /// When the Nic or the port has something to do by itself.
   [[nodiscard]] Time next_deadline() const;
@@ -83,6 +97,8 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
 
   static void* thread_entry(void* self);
   void thread_main();
+  /// Receives and sends for the thread, and gives the application a moment to reply first.
+  Batch run_thread_batch();
   /// The thread's side of each mode.
   void serve();
   void go_to_sleep();
@@ -121,6 +137,12 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
   /// Attempts to poll, those that found the lock taken included. Changed without the lock; a lost
   /// increment does no harm.
   std::atomic<std::uint64_t> polls_{0};
+
+  /// watching: how long the thread sleeps.
+  Duration polling_grace_;
+  /// After frames that a poll received, and after those that the thread received.
+  AnswerPatience poll_patience_;
+  AnswerPatience thread_patience_;
 
   bool stop_ = false;
   std::optional<pthread_t> thread_;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -234,6 +235,8 @@ void prefer_short_slices(Duration slice) {
   attributes.runtime = static_cast<std::uint64_t>(slice.count());
   call(SYS_sched_setattr, 0, &attributes, 0);
 }
+
+void set_timer_slack(Duration slack) { call(SYS_prctl, PR_SET_TIMERSLACK, slack.count(), 0, 0, 0); }
 
 unsigned effective_user_id() { return static_cast<unsigned>(call(SYS_geteuid)); }
 

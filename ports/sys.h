@@ -108,6 +108,10 @@ void yield();
 /// slice in SCHED_OTHER, for which no privilege is needed. Kernels before 6.12 ignore it.
 void prefer_short_slices(Duration slice);
 
+/// How much later than asked the kernel may wake the calling thread, to save work; 50 us by
+/// default.
+void set_timer_slack(Duration slack);
+
 [[nodiscard]] unsigned effective_user_id();
 [[nodiscard]] int process_id();
 /// 64 random bits from the kernel.

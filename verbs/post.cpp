@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "verbs/errors.h"
 #include "verbs/qp.h"
@@ -89,7 +90,7 @@ Errno post_list(ibv_qp* base, Wr* wr, Wr** bad_wr) {
     *bad_wr = wr;
     return EIO;
   }
-  return qp.engine.with_nic([&](nic::Nic& nic, Time now) -> Errno {
+  const auto post_all = [&](nic::Nic& nic, Time now) -> Errno {
     for (; wr != nullptr; wr = wr->next) {
       if (const auto posted = post_one(nic, now, qp, *wr); !posted) {
         *bad_wr = wr;
@@ -97,7 +98,12 @@ Errno post_list(ibv_qp* base, Wr* wr, Wr** bad_wr) {
       }
     }
     return 0;
-  });
+  };
+  if constexpr (std::is_same_v<Wr, ibv_send_wr>) {
+    return qp.engine.post_send(post_all);
+  } else {
+    return qp.engine.post_recv(post_all);
+  }
 }
 
 }  // namespace

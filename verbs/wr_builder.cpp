@@ -65,7 +65,7 @@ Errno WrBuilder::post_all(QueuePair& qp) {
   if (qp.engine.is_dead()) {
     return EIO;
   }
-  return qp.engine.with_nic([&](nic::Nic& nic, Time now) -> Errno {
+  return qp.engine.post_send([&](nic::Nic& nic, Time now) -> Errno {
     if (requests_.size() > nic::send_room(*qp.nic_qp)) {
       return ENOMEM;
     }

@@ -134,12 +134,12 @@ struct Node {
       wr.remote_addr = Va{reinterpret_cast<std::uintptr_t>(remote->memory.data()) + remote_offset};
       wr.rkey = remote->mr->rkey;
     }
-    return engine->with_nic(
+    return engine->post_send(
         [&](nic::Nic& nic, Time now) { return nic.post_send(now, *qp, wr).has_value(); });
   }
 
   [[nodiscard]] bool post_recv(std::uint64_t wr_id, const Sge& local) {
-    return engine->with_nic([&](nic::Nic& nic, Time now) {
+    return engine->post_recv([&](nic::Nic& nic, Time now) {
       return nic.post_recv(now, *qp, {.wr_id = wr_id, .sges = {&local, 1}}).has_value();
     });
   }

@@ -127,6 +127,39 @@ TEST_CASE("many messages both ways at once, with threads that spin on both sides
   CHECK(pair.a.engine->port_statistics().frames_lost == 0);
 }
 
+TEST_CASE("who replies to every message and then leaves owes no acknowledgement") {
+  // After a few rounds each side expects the other's reply and holds its acknowledgements back.
+  // The last message has no reply, and its receiver closes its device at once.
+  Pair pair;
+  constexpr std::uint64_t rounds = 2000;
+  const auto receive = [](Node& node) {
+    std::array<Completion, 1> one;
+    return eventually([&] { return node.poll(one) == 1; }) && one[0].status == WcStatus::success;
+  };
+  const auto send = [](Node& node, std::uint64_t round) {
+    return node.post_recv(round, node.sge(0, 64)) &&
+           node.post_send(WrOpcode::send, round, node.sge(64, 8), nullptr);
+  };
+  REQUIRE(pair.a.post_recv(0, pair.a.sge(0, 64)));
+  REQUIRE(pair.b.post_recv(0, pair.b.sge(0, 64)));
+  bool echoed = true;
+  std::thread echo([&] {
+    for (std::uint64_t round = 1; echoed && round <= rounds; ++round) {
+      // The message, and from the second on the completion of the reply before it.
+      echoed = receive(pair.b) && (round == 1 || receive(pair.b)) && send(pair.b, round);
+    }
+    echoed = echoed && receive(pair.b);
+  });
+  bool asked = true;
+  for (std::uint64_t round = 1; asked && round <= rounds; ++round) {
+    asked = send(pair.a, round) && receive(pair.a) && receive(pair.a);
+  }
+  pair.a.engine.reset();
+  echo.join();
+  CHECK(asked);
+  CHECK(echoed);
+}
+
 TEST_CASE("several threads use one engine at once") {
   Pair pair(1 << 20);
   fill_pattern(pair.a.memory, 1);
