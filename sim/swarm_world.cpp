@@ -57,7 +57,7 @@ constexpr std::uint64_t receive_bit = std::uint64_t{1} << 32;
 }  // namespace
 
 SwarmWorld::SwarmWorld(std::uint64_t seed, const std::vector<bool>& without)
-    : seed_(seed), prng_(seed), simulation_(seed) {
+    : prng_(seed), simulation_(seed) {
   draw_hosts();
   draw_connections();
   draw_faults(without);
@@ -100,7 +100,7 @@ void SwarmWorld::draw_hosts() {
   LinkConfig link;
   link.bits_per_second = rates[prng_.below(rates.size())];
   link.delay = Duration(static_cast<std::int64_t>(prng_.below(20'000)));
-  link.queue_bytes_max = 8'192 << prng_.below(6);
+  link.queue_bytes_max = std::size_t{8'192} << prng_.below(6);
   if (hosts == 2 && prng_.chance({1, 2})) {
     simulation_.connect(*nodes_[0], *nodes_[1], link);
     return;

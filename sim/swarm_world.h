@@ -109,7 +109,6 @@ class SwarmWorld final : public Application, public FrameObserver, public EventH
   void check_executed();
   [[nodiscard]] std::uint64_t counter_before(const Side& side) const;
 
-  std::uint64_t seed_;
   Prng prng_;
   Simulation simulation_;
   std::vector<Node*> nodes_;
