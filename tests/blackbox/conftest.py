@@ -16,6 +16,8 @@ PROGRAMS = {
     "tshark": ["tshark", "capinfos"],
     "util-linux": ["setpriv", "unshare"],
     "iproute2": ["ip", "tc"],
+    "iperf3": ["iperf3"],
+    "ucx-utils": ["ucx_perftest"],
 }
 
 
