@@ -22,6 +22,27 @@ Timeline::Style style_of(const PacketSummary& packet) {
   return refuses ? Timeline::Style::refusal : Timeline::Style::response;
 }
 
+/// What a receiver says against a packet, shorter than in the trace: a picture has little room.
+std::string remark_of(const RxVerdict& verdict) {
+  if (verdict.check == RxCheck::psn) {
+    const std::string_view word = verdict.kind == RxVerdict::Kind::duplicate ? "duplicate"
+                                  : verdict.kind == RxVerdict::Kind::nak     ? "refused"
+                                                                             : "dropped";
+    return fmt::format("{}: PSN {}, expected {}", word, verdict.got, verdict.expected);
+  }
+  switch (verdict.kind) {
+    case RxVerdict::Kind::accepted:
+      return {};
+    case RxVerdict::Kind::duplicate:
+      return "duplicate";
+    case RxVerdict::Kind::nak:
+      return fmt::format("refused by the {} check", name_of(verdict.check));
+    case RxVerdict::Kind::dropped:
+      break;
+  }
+  return fmt::format("dropped by the {} check", name_of(verdict.check));
+}
+
 bool is_bad_news(const TraceEvent& event) {
   return event.kind == TraceKind::event || event.kind == TraceKind::state ||
          (event.kind == TraceKind::completed && event.text.find("success") == std::string::npos);
@@ -83,7 +104,7 @@ Timeline timeline_of(const ScenarioResult& result, std::string title, std::size_
         if (arrow != arrow_of_frame.end() && !timeline.arrows[arrow->second].arrived) {
           timeline.arrows[arrow->second].to = station;
           timeline.arrows[arrow->second].arrived = at;
-          timeline.arrows[arrow->second].fate = event.text;
+          timeline.arrows[arrow->second].fate = remark_of(event.verdict);
         }
         break;
       default:

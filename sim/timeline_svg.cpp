@@ -15,9 +15,10 @@ namespace {
 
 // Sizes in pixels.
 constexpr int time_width = 110;
-constexpr int left_width = 440;
-constexpr int right_width = 600;
-constexpr int column_gap = 560;
+/// Beside the first and the last column, at least: where notes and remarks stand.
+constexpr int margin_min = 60;
+/// Room for a label from either side.
+constexpr int column_gap = 680;
 constexpr int head_height = 84;
 constexpr int sent_height = 30;
 // As high as a sent one, so that the arrows of a burst are parallel.
@@ -25,6 +26,12 @@ constexpr int arrived_height = 30;
 constexpr int note_height = 24;
 constexpr int pause_height = 34;
 constexpr int foot_height = 64;
+
+/// A lost packet's arrow ends at this part of its way.
+constexpr double lost_at = 0.8;
+/// Widths of an average character. Fonts differ, so these are on the large side.
+constexpr double note_character = 8.4;
+constexpr double remark_character = 6.6;
 
 /// So much time without anything is shown as a pause.
 constexpr Duration pause_min{20'000};
@@ -85,18 +92,33 @@ std::string_view class_of(Timeline::Style style) {
   return "refusal";
 }
 
+/// "dropped by rule 1 (drop count=1)" and "refused by the PSN check: expected ..., got ...
+/// (counter)" without what is in parentheses.
+std::string_view short_fate(std::string_view fate) { return fate.substr(0, fate.find(" (")); }
+
 class SvgLadder {
  public:
   explicit SvgLadder(const Timeline& timeline)
       : timeline_(timeline),
         sent_y_(timeline.arrows.size()),
         arrived_y_(timeline.arrows.size()),
-        note_y_(timeline.notes.size()) {}
+        note_y_(timeline.notes.size()) {
+    for (const Timeline::Note& note : timeline.notes) {
+      make_room(note.column, note.text.size(), note_character);
+    }
+    for (const Timeline::Arrow& arrow : timeline.arrows) {
+      if (arrow.is_lost) {
+        note_rule(arrow.fate);
+      } else {
+        make_room(arrow.to, short_fate(arrow.fate).size(), remark_character);
+      }
+    }
+  }
 
   std::string render() {
     place_moments();
-    const int width = x_of(std::max<std::size_t>(timeline_.columns.size(), 2) - 1) + right_width;
-    const int height = y_ + foot_height;
+    const int width = x_of(last_column()) + right_width_;
+    const int height = y_ + foot_height + static_cast<int>(rules_.size()) * note_height;
     std::string head = fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
         "viewBox=\"0 0 {0} {1}\">\n",
@@ -117,13 +139,46 @@ class SvgLadder {
     for (std::size_t i = 0; i < timeline_.notes.size(); ++i) {
       draw_note(i);
     }
+    draw_rules(height);
     draw_legend(height);
     return head + back_ + lines_ + labels_ + "</svg>\n";
   }
 
  private:
-  [[nodiscard]] static int x_of(std::size_t column) {
-    return time_width + left_width + static_cast<int>(column) * column_gap;
+  [[nodiscard]] int x_of(std::size_t column) const {
+    return time_width + left_width_ + static_cast<int>(column) * column_gap;
+  }
+  [[nodiscard]] std::size_t last_column() const {
+    return std::max<std::size_t>(timeline_.columns.size(), 2) - 1;
+  }
+
+  void make_room(std::size_t column, std::size_t characters, double character_width) {
+    const int wanted =
+        margin_min + static_cast<int>(static_cast<double>(characters) * character_width);
+    if (column == 0) {
+      left_width_ = std::max(left_width_, wanted);
+    } else if (column == last_column()) {
+      right_width_ = std::max(right_width_, wanted);
+    }
+  }
+
+  /// What a rule of faults says is written once, at the foot.
+  void note_rule(std::string_view fate) {
+    const auto begin = fate.find("rule ");
+    if (begin != std::string_view::npos) {
+      std::string rule(fate.substr(begin));
+      if (std::ranges::find(rules_, rule) == rules_.end()) {
+        rules_.push_back(std::move(rule));
+      }
+    }
+  }
+
+  void draw_rules(int height) {
+    int y = height - foot_height + 12 - static_cast<int>(rules_.size()) * note_height;
+    for (const std::string& rule : rules_) {
+      y += note_height;
+      labels_ += fmt::format("<text class=\"why\" x=\"24\" y=\"{}\">{}</text>\n", y, escaped(rule));
+    }
   }
 
   void place_moments() {
@@ -144,7 +199,8 @@ class SvgLadder {
           }
           break;
         case TimelineMoment::Kind::arrived:
-          y_ += arrived_height;
+          // Where the one before it in the burst would have arrived stays empty.
+          y_ += arrived_height * (moment.index > 0 && was_lost_before(moment.index) ? 2 : 1);
           arrived_y_[moment.index] = y_;
           break;
         case TimelineMoment::Kind::note:
@@ -172,24 +228,29 @@ class SvgLadder {
     y_ = std::max(y_, lost_until_y_);
     const int at = y_ + pause_height / 2 + 6;
     back_ += fmt::format("<line class=\"pause\" x1=\"{0}\" y1=\"{1}\" x2=\"{2}\" y2=\"{1}\"/>\n",
-                         time_width, at,
-                         x_of(std::max<std::size_t>(timeline_.columns.size(), 1) - 1) + 60);
+                         time_width, at, x_of(last_column()) + 60);
     back_ += fmt::format("<text class=\"time\" x=\"{}\" y=\"{}\">{} pass</text>\n", time_width + 92,
                          at - 5, faults::duration_text(duration));
     y_ += pause_height;
   }
 
+  /// Sent by the same host to the same one, nearly at the same time.
+  [[nodiscard]] bool are_of_a_burst(const Timeline::Arrow& a, const Timeline::Arrow& b) const {
+    constexpr Duration burst_max{1'000};
+    return a.from == b.from && a.to == b.to && std::chrono::abs(a.sent - b.sent) <= burst_max;
+  }
+
+  [[nodiscard]] bool was_lost_before(std::size_t index) const {
+    const Timeline::Arrow& before = timeline_.arrows[index - 1];
+    return before.is_lost && are_of_a_burst(before, timeline_.arrows[index]);
+  }
+
   /// A packet that nobody saw arrive falls as steeply as its neighbours in the same burst.
   [[nodiscard]] double height_of_lost(std::size_t index) const {
-    constexpr Duration burst_max{1'000};
-    const Timeline::Arrow& lost = timeline_.arrows[index];
     for (const std::size_t other : {index - 1, index + 1}) {
-      if (other < timeline_.arrows.size()) {
-        const Timeline::Arrow& arrow = timeline_.arrows[other];
-        if (arrow.arrived && arrow.from == lost.from && arrow.to == lost.to &&
-            std::chrono::abs(arrow.sent - lost.sent) <= burst_max) {
-          return arrived_y_[other] - sent_y_[other];
-        }
+      if (other < timeline_.arrows.size() && timeline_.arrows[other].arrived &&
+          are_of_a_burst(timeline_.arrows[other], timeline_.arrows[index])) {
+        return arrived_y_[other] - sent_y_[other];
       }
     }
     return sent_height;
@@ -202,9 +263,8 @@ class SvgLadder {
     double x2 = x_of(arrow.to);
     double y2 = arrow.arrived ? arrived_y_[index] : y1 + height_of_lost(index);
     if (arrow.is_lost) {
-      // It ends at two thirds of its way.
-      x2 = x1 + (x2 - x1) * 2 / 3;
-      y2 = y1 + (y2 - y1) * 2 / 3;
+      x2 = x1 + (x2 - x1) * lost_at;
+      y2 = y1 + (y2 - y1) * lost_at;
     }
     const std::string_view name = class_of(arrow.style);
     const double length = std::hypot(x2 - x1, y2 - y1);
@@ -243,9 +303,13 @@ class SvgLadder {
       return;
     }
     // Beyond the mark or the head.
+    std::string remark(short_fate(arrow.fate));
+    if (const auto rule = remark.find("rule "); arrow.is_lost && rule != std::string::npos) {
+      remark = "lost, " + remark.substr(rule);
+    }
     labels_ += fmt::format(
         "<text class=\"remark\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n",
-        x2 + (to_right ? 12 : -12), y2 + 4, to_right ? "start" : "end", escaped(arrow.fate));
+        x2 + (to_right ? 12 : -12), y2 + 4, to_right ? "start" : "end", escaped(remark));
   }
 
   /// Beside the column: left of the first one, right of the others.
@@ -278,6 +342,9 @@ class SvgLadder {
   }
 
   const Timeline& timeline_;
+  int left_width_ = margin_min;
+  int right_width_ = margin_min;
+  std::vector<std::string> rules_;
   int y_ = 0;
   int last_time_y_ = 0;
   int lost_until_y_ = 0;
