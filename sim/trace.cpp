@@ -44,7 +44,9 @@ void Trace::mix_event(Time now, TraceKind kind, StationId at, std::uint64_t fram
 
 void Trace::sent(Time now, const Frame& frame) {
   mix_event(now, TraceKind::sent, frame.origin, frame.id, {});
-  mix(crc32(0, frame.bytes));
+  // Not CRC-32: a frame ends with its own, so that whole frames that differ only in what the ICRC
+  // covers would have the same one.
+  mix(crc32c(0, frame.bytes));
   if (recording_) {
     events_.push_back({.time = now,
                        .kind = TraceKind::sent,

@@ -117,6 +117,77 @@ def test_rules_come_from_a_file(host, tmp_path):
     pingpong(host, 4096, ["--faults", str(rules)])
 
 
+# Every action and every kind of match, each of which meets a frame of the transfer below.
+EVERY_FORM = """
+[[fault]]
+action = "pass"
+opcode = "WRITE_FIRST"
+count = 1
+[[fault]]
+action = "drop"
+opcode = "WRITE_MIDDLE"
+psn = "+2..+3"
+count = 1
+[[fault]]
+action = "delay"
+opcode = "WRITE_LAST"
+by = "1ms"
+jitter = "100us"
+nth = 2
+[[fault]]
+action = "duplicate"
+opcode = "WRITE_FIRST"
+copies = 2
+by = "10us"
+count = 1
+[[fault]]
+action = "corrupt"
+direction = "out"
+opcode = "rc_write_middle"
+byte = 80
+mask = 0x10
+nth = 5
+[[fault]]
+action = "corrupt"
+direction = "in"
+aeth = "ack"
+from = "127.0.0.1"
+count = 1
+[[fault]]
+action = "reorder"
+opcode = "WRITE_MIDDLE"
+behind = 2
+skip = 20
+count = 1
+[[fault]]
+action = "mark"
+opcode = "WRITE_*"
+to = "127.0.0.1"
+after = "0s"
+until = "60s"
+every = 3
+count = 2
+[[fault]]
+action = "drop"
+opcode = "ACKNOWLEDGE"
+chance = "1/2"
+count = 1
+"""
+
+
+def test_every_form_of_a_rule_works_from_a_file_in_real_time(host, tmp_path):
+    rules = tmp_path / "rules.toml"
+    rules.write_text(EVERY_FORM)
+    capture = tmp_path / "client.pcapng"
+    pair = host.pair("ib_write_bw", "-F", "-n", "50", "-s", "20000", "-m", "1024",
+                     client_how={"options": ["--faults", str(rules), "--seed", "5", "--capture",
+                                             str(capture)]}, timeout_s=120.0)
+    check_bandwidth(pair.client.out, [20000], 50)
+    comments = "\n".join(comment for frame in read_frames(capture) for comment in frame.comments)
+    met = {int(number) for number in re.findall(r"rule (\d+)", comments)}
+    assert met >= set(range(2, 10)), comments
+
+
 @pytest.mark.parametrize("options,words", [
     (["--loss", "two"], ["--loss", "two"]),
     (["--fault", "drop opcode=WRITE_MIDDEL"], ["--fault", "WRITE_MIDDEL"]),
