@@ -17,7 +17,11 @@ class Mutant(NamedTuple):
 REQUESTER = "proto/ib_bth/rc_requester.cpp"
 COMPLETER = "proto/ib_bth/rc_completer.cpp"
 RESPONDER = "proto/ib_bth/rc_responder.cpp"
-ANSWERS = "proto/ib_bth/rc_responder_transmit.cpp"
+QUEUE = "proto/ib_bth/send_queue.cpp"
+RECEIVE = "nic_model/nic_receive.cpp"
+NIC = "nic_model/nic.cpp"
+MEMORY = "nic_model/memory_table.cpp"
+QPS = "nic_model/qp_table.cpp"
 
 MUTANTS = [
     # The requester.
@@ -100,4 +104,51 @@ MUTANTS = [
     Mutant("RNR NAK with another timer", RESPONDER,
            "Syndrome::rnr_nak(config_.min_rnr_timer & Syndrome::code_max)",
            "Syndrome::rnr_nak(31)"),
+    Mutant("READs take no room for their replies", RESPONDER,
+           "if (keeps_reply(packet) && !has_reply_slot()) {", "if (false) {"),
+    Mutant("an access error is an event even if a receive request tells", RESPONDER,
+           "(takes_receive(packet) && refusal.check >= RxCheck::length && !queue_.empty());",
+           "false;"),
+    Mutant("a bad key is no reason to go into error", RESPONDER,
+           "msn = msn_});\n  if (refusal.syndrome.kind() ==",
+           "msn = msn_});\n  if (true || refusal.syndrome.kind() =="),
+    # Timers and losses.
+    Mutant("the ACK timer is never armed", COMPLETER,
+           "ack_deadline_ = config_.ack_timeout ? env.now + *config_.ack_timeout : time_never;",
+           "ack_deadline_ = time_never;"),
+    Mutant("a gap in the answers isn't noticed", COMPLETER,
+           "if (implied_nak_at_ == una_) {", "if (true) {"),
+    # Posting.
+    Mutant("lengths are summed in 32 bits", QUEUE,
+           "const std::uint64_t length = total_length(wr.sges);",
+           "const auto length = static_cast<std::uint32_t>(total_length(wr.sges));"),
+    Mutant("READs are queued that can't be done", REQUESTER,
+           "(wants_data && (wr.inline_data || config_.max_rd_atomic == 0))",
+           "(wants_data && wr.inline_data)"),
+    Mutant("local memory isn't checked before sending", REQUESTER,
+           "!sges_permit(env.memory, connection_.pd, queue_.sges(index), local_access_of(wqe))",
+           "false"),
+    Mutant("answers go to memory that must not be written", REQUESTER,
+           "return wqe.wants_data() ? Access::local_write : Access::none;",
+           "return Access::none;"),
+    # The way in.
+    Mutant("reserved bits are part of the QP number", RECEIVE,
+           "qps.find(packet.dest_qpn())",
+           "qps.find(Qpn{std::to_integer<unsigned>(frame.transport[4]) << 24 |"
+           " to_value(packet.dest_qpn())})"),
+    Mutant("the ICRC isn't checked", RECEIVE,
+           "if (computed != frame->wire_icrc()) {", "if (false) {"),
+    Mutant("the P_Key isn't checked", RECEIVE,
+           "if (!pkeys_match(pkey_default, packet.bth().pkey())) {", "if (false) {"),
+    # The device.
+    Mutant("a completion queue in use can be destroyed", NIC,
+           "if (cq.users > 0) {", "if (cq.users > 9) {"),
+    Mutant("destroyed queue pairs are counted as alive", QPS,
+           "place->reset();\n  --count_;", "place->reset();"),
+    Mutant("keys live on after deregistration", MEMORY,
+           "|| to_value(slots_[index].mr->lkey) != key) {", "|| false) {"),
+    Mutant("the range of a region isn't checked", MEMORY,
+           "if (offset > mr.length || length > mr.length - offset) {", "if (false) {"),
+    Mutant("a region's rights aren't checked", MEMORY,
+           "if (!allows(mr.access, needed)) {", "if (false) {"),
 ]
