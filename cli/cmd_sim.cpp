@@ -92,25 +92,35 @@ bool run_one(const SimOptions& options, const sim::Scenario& scenario,
   return result->passed();
 }
 
+/// One line a file, however many rows its sweep has.
+void list(const std::vector<sim::Scenario>& scenarios) {
+  const std::string runs =
+      scenarios.size() > 1 ? fmt::format(" ({} runs)", scenarios.size()) : std::string();
+  fmt::print("{:<48} {}{}\n", scenarios.front().file, scenarios.front().title, runs);
+}
+
 int run_all(const SimOptions& options, const std::vector<std::string>& files,
             pcap::PcapngWriter* capture) {
-  bool passed = true;
+  std::size_t runs = 0;
+  std::size_t failures = 0;
   for (const std::string& file : files) {
     const auto scenarios = read_scenarios(file);
     if (!scenarios) {
-      passed = false;
+      ++failures;
       complain(scenarios.error());
-      continue;
-    }
-    for (const sim::Scenario& scenario : *scenarios) {
-      if (options.is_list) {
-        fmt::print("{:<40} {}\n", name_of(scenario), scenario.title);
-      } else {
-        passed = run_one(options, scenario, capture) && passed;
+    } else if (options.is_list) {
+      list(*scenarios);
+    } else {
+      for (const sim::Scenario& scenario : *scenarios) {
+        ++runs;
+        failures += run_one(options, scenario, capture) ? 0 : 1;
       }
     }
   }
-  return passed ? exit_ok : exit_failed;
+  if (runs > 1 && !options.is_json) {
+    fmt::print("{} runs of {} files, {} failed\n", runs, files.size(), failures);
+  }
+  return failures == 0 ? exit_ok : exit_failed;
 }
 
 int run(SimOptions options) {
