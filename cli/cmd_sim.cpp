@@ -26,6 +26,7 @@ struct SimOptions {
   std::vector<std::string> files;
   std::optional<std::uint64_t> seed;
   std::string capture;
+  std::vector<std::string> taps;
   bool is_list = false;
   bool is_json = false;
   bool is_trace = false;
@@ -79,7 +80,8 @@ void print_text(const SimOptions& options, const sim::Scenario& scenario,
 /// Whether it ran and everything expected came out.
 bool run_one(const SimOptions& options, const sim::Scenario& scenario,
              pcap::PcapngWriter* capture) {
-  const auto result = sim::run_scenario(scenario, {.seed = options.seed, .capture = capture});
+  const auto result =
+      sim::run_scenario(scenario, {.seed = options.seed, .capture = capture, .taps = options.taps});
   if (!result) {
     complain(result.error());
     return false;
@@ -164,6 +166,10 @@ void add_sim(CLI::App& app, int& status) {
   command
       ->add_option("--capture", options->capture, "Write what all hosts send and receive as pcapng")
       ->type_name("FILE");
+  command
+      ->add_option("--tap", options->taps,
+                   "Capture at this host, or \"switch\"; may be repeated; by default at all hosts")
+      ->type_name("NAME");
   command->add_flag("--trace", options->is_trace, "Print everything that happens, one line each");
   command->add_flag("--json", options->is_json, "One JSON object per scenario and line");
   command->add_flag("--list", options->is_list,

@@ -58,6 +58,10 @@ void Channel::send(FrameRef ref) {
     if (config_.mark_bytes != 0 && waiting_bytes_ > config_.mark_bytes) {
       faults::alter({.kind = faults::ActionKind::mark}, frame.bytes);
     }
+    if (world_.capture != nullptr) {
+      world_.capture->write(world_.now, from_.id(), frame.bytes, pcap::Direction::outbound,
+                            why_lost(frame.bytes.size()));
+    }
     enqueue(ref, Duration(0));
     return;
   }
@@ -130,19 +134,27 @@ void Channel::release_held(bool one_passed) {
   held_.resize(kept, Held{});
 }
 
-void Channel::enqueue(FrameRef ref, Duration late) {
-  const std::size_t bytes = world_.frames.at(ref).bytes.size();
-  forget_departed();
+/// Why a frame of that length doesn't get onto the wire now; empty if it does.
+std::string Channel::why_lost(std::size_t bytes) const {
   if (!up_) {
-    return lose(ref, "the link is down");
+    return "the link is down";
   }
   if (bytes > config_.frame_bytes_max) {
-    return lose(ref, fmt::format("longer than the link's MTU: {} bytes of {}", bytes,
-                                 config_.frame_bytes_max));
+    return fmt::format("longer than the link's MTU: {} bytes of {}", bytes,
+                       config_.frame_bytes_max);
   }
   // A host has asked has_room() before; copies and held frames may exceed the limit a little.
   if (!from_.is_host() && waiting_bytes_ + bytes > config_.queue_bytes_max) {
-    return lose(ref, "the queue is full");
+    return "the queue is full";
+  }
+  return {};
+}
+
+void Channel::enqueue(FrameRef ref, Duration late) {
+  const std::size_t bytes = world_.frames.at(ref).bytes.size();
+  forget_departed();
+  if (const std::string why = why_lost(bytes); !why.empty()) {
+    return lose(ref, why);
   }
   wire_free_at_ = std::max(wire_free_at_, world_.now) + time_on_wire(bytes);
   waiting_.push_back({wire_free_at_, bytes});

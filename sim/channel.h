@@ -59,6 +59,7 @@ class Channel final : public EventHandler {
   };
 
   void forget_departed();
+  [[nodiscard]] std::string why_lost(std::size_t bytes) const;
   void lose(FrameRef frame, std::string_view why);
   void enqueue(FrameRef frame, Duration late);
   void carry_out(FrameRef frame, const faults::Decision& decision);

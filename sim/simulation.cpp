@@ -1,5 +1,6 @@
 #include "sim/simulation.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -34,19 +35,24 @@ Channel& Simulation::add_channel(const LinkConfig& config, Station& from, Statio
   return *channels_.back();
 }
 
-void Simulation::set_capture(Capture& capture) {
+bool Simulation::set_capture(Capture& capture, const std::vector<std::string>& taps) {
+  std::size_t found = 0;
   for (const auto& station : stations_) {
-    Gid gid;
-    if (const auto* node = dynamic_cast<const Node*>(station.get())) {
-      gid = node->gid();
-    } else if (const auto* peer = dynamic_cast<const RawPeer*>(station.get())) {
-      gid = peer->gid();
-    } else {
+    const bool is_named = std::ranges::find(taps, station->name()) != taps.end();
+    found += is_named ? 1 : 0;
+    if (!is_named && (!taps.empty() || !station->is_host())) {
       continue;
     }
-    capture.add_station(station->id(), station->name(), roce::to_text(gid));
+    std::string address;
+    if (const auto* node = dynamic_cast<const Node*>(station.get())) {
+      address = roce::to_text(node->gid());
+    } else if (const auto* peer = dynamic_cast<const RawPeer*>(station.get())) {
+      address = roce::to_text(peer->gid());
+    }
+    capture.add_station(station->id(), station->name(), address);
   }
   world_.capture = &capture;
+  return found == taps.size();
 }
 
 bool Simulation::step() {

@@ -62,8 +62,10 @@ class Simulation {
     join(b, *link.backward, a);
     return link;
   }
-  /// Frames of all hosts go to the capture from now on. It must outlive the simulation's running.
-  void set_capture(Capture& capture);
+  /// Frames at the stations of those names go to the capture from now on: what hosts and peers send
+  /// and receive, what switches pass on. Without names, those of all hosts and peers. False if
+  /// there is no station of a name. The capture must outlive the simulation's running.
+  [[nodiscard]] bool set_capture(Capture& capture, const std::vector<std::string>& taps);
   void set_observer(FrameObserver* observer) { world_.observer = observer; }
 
   [[nodiscard]] const std::vector<std::unique_ptr<Station>>& stations() const { return stations_; }

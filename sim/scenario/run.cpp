@@ -22,7 +22,9 @@ ScenarioResult run(const Scenario& scenario, const RunOptions& options) {
   std::optional<Capture> capture;
   if (options.capture != nullptr) {
     capture.emplace(*options.capture);
-    simulation.set_capture(*capture);
+    if (!simulation.set_capture(*capture, options.taps)) {
+      fail(Place{}, "--tap names neither a host nor the switch of this scenario.");
+    }
   }
   simulation.trace().set_recording(true);
   Story story(stage);

@@ -43,6 +43,8 @@ struct RunOptions {
   std::optional<std::uint64_t> seed;
   /// Not closed here.
   pcap::PcapngWriter* capture = nullptr;
+  /// Names of the stations whose frames go into the capture; if there are none, all hosts.
+  std::vector<std::string> taps;
 };
 
 /// The error, "file:line:column: ...", is about a scenario that can't be run at all.

@@ -77,6 +77,23 @@ def test_captures_are_equal_in_every_run_and_clean_to_tshark(tmp_path):
     assert "client" in fields and "server" in fields
 
 
+def test_a_tap_captures_at_one_place(tmp_path):
+    def frames(*taps) -> list[str]:
+        capture = tmp_path / "tap.pcapng"
+        options = [option for tap in taps for option in ("--tap", tap)]
+        result = verbena("sim", SCENARIOS / "many_to_one.toml", "--capture", capture, *options)
+        assert result.returncode == 0, result.stderr
+        return subprocess.run(
+            ["tshark", "-r", capture, "-T", "fields", "-e", "frame.interface_name", "-e",
+             "frame.comment"], capture_output=True, text=True, check=True).stdout.splitlines()
+
+    at_switch = frames("switch")
+    assert {line.split("\t")[0] for line in at_switch} == {"switch"}
+    assert any("the queue is full" in line for line in at_switch)
+    assert {line.split("\t")[0] for line in frames("a", "server")} == {"a", "server"}
+    assert verbena("sim", LOSS, "--capture", tmp_path / "x.pcapng", "--tap", "x").returncode == 1
+
+
 def test_timelines_in_text_and_as_a_picture(tmp_path):
     text = verbena("timeline", LOSS, "--width", 120).stdout
     assert "WRITE_MIDDLE psn=1" in text and "lost" in text and "rdma_write success" in text
