@@ -44,7 +44,7 @@ struct RunOptions {
   /// Not closed here.
   pcap::PcapngWriter* capture = nullptr;
   /// Names of the stations whose frames go into the capture; if there are none, all hosts.
-  std::vector<std::string> taps;
+  std::vector<std::string> taps = {};
 };
 
 /// The error, "file:line:column: ...", is about a scenario that can't be run at all.
