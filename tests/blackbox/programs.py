@@ -1,0 +1,31 @@
+"""Small verbs programs of our own, for what no program of Debian's does: C files in programs/,
+compiled against the system's libibverbs, as any program is."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+import subprocess
+
+import hosts
+
+SOURCES = pathlib.Path(__file__).resolve().parent / "programs"
+BINARIES = hosts.BUILD / "blackbox-programs"
+
+
+@functools.cache
+def compiled(name: str) -> str:
+    """The path of a program; it is compiled if its source is newer."""
+    source = SOURCES / f"{name}.c"
+    binary = BINARIES / name
+    if not binary.exists() or binary.stat().st_mtime < source.stat().st_mtime:
+        BINARIES.mkdir(exist_ok=True)
+        # Under a name of its own first: test runs may be at it side by side.
+        fresh = BINARIES / f"{name}.{os.getpid()}"
+        done = subprocess.run(
+            ["gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", str(source), "-o",
+             str(fresh), "-libverbs", "-ldl"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        fresh.replace(binary)
+    return str(binary)
