@@ -15,6 +15,8 @@ namespace verbena::cli {
 /// `program` is what follows "--" on the command line: a command and its arguments.
 void add_run(CLI::App& app, int& status, const std::vector<std::string>& program);
 void add_devices(CLI::App& app, int& status);
+void add_counters(CLI::App& app, int& status);
+void add_top(CLI::App& app, int& status);
 void add_dump(CLI::App& app, int& status);
 void add_version(CLI::App& app, int& status);
 void add_sim(CLI::App& app, int& status);

@@ -3,22 +3,35 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
 namespace verbena::cli {
 
 void DeviceOptions::add_to(CLI::App& command, std::string_view except) {
   for (const ports::EnvironmentVariable& variable : ports::environment_variables()) {
-    if (variable.option == nullptr || variable.name == except) {
-      continue;
+    if (variable.option != nullptr && variable.name != except) {
+      add(command, variable);
     }
-    const std::string name = variable.name;
-    command
-        .add_option_function<std::string>(
-            variable.option, [this, name](const std::string& value) { values_[name] = value; },
-            std::string(variable.help))
-        ->type_name(variable.value_name);
   }
+}
+
+void DeviceOptions::add_only(CLI::App& command, std::span<const char* const> variables) {
+  for (const ports::EnvironmentVariable& variable : ports::environment_variables()) {
+    if (std::ranges::find(variables, std::string_view(variable.name)) != variables.end()) {
+      add(command, variable);
+    }
+  }
+}
+
+void DeviceOptions::add(CLI::App& command, const ports::EnvironmentVariable& variable) {
+  const std::string name = variable.name;
+  command
+      .add_option_function<std::string>(
+          variable.option, [this, name](const std::string& value) { values_[name] = value; },
+          std::string(variable.help))
+      ->type_name(variable.value_name);
 }
 
 std::string DeviceOptions::value_of(const char* variable) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,9 @@ class DeviceOptions {
   /// outlive the parsing.
   void add_to(CLI::App& command, std::string_view except = {});
 
+  /// Adds those of `variables` only.
+  void add_only(CLI::App& command, std::span<const char* const> variables);
+
   /// The options that were given, by the variable that they set.
   [[nodiscard]] const std::map<std::string, std::string>& values() const { return values_; }
   /// Changes what an option said, or says what it didn't.
@@ -34,6 +38,8 @@ class DeviceOptions {
   [[nodiscard]] ports::Environment environment() const;
 
  private:
+  void add(CLI::App& command, const ports::EnvironmentVariable& variable);
+
   std::map<std::string, std::string> values_;
 };
 

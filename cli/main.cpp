@@ -84,6 +84,8 @@ int parse_and_run(std::vector<std::string> arguments) {
   int status = exit_ok;
   add_run(app, status, program);
   add_devices(app, status);
+  add_counters(app, status);
+  add_top(app, status);
   add_dump(app, status);
   add_sim(app, status);
   add_timeline(app, status);

@@ -13,6 +13,7 @@
 
 #include "ports/config_file.h"
 #include "ports/device_draft.h"
+#include "ports/log.h"
 #include "ports/sys.h"
 #include "proto/roce/gid.h"
 
@@ -50,7 +51,8 @@ constexpr std::array variables = {
                         "fault rules: \"drop opcode=WRITE_MIDDLE count=1\""},
     EnvironmentVariable{env::faults, "--faults", "FILE", "fault rules of a TOML file"},
     EnvironmentVariable{env::seed, "--seed", "NUMBER", "decides which frames the faults meet (1)"},
-    EnvironmentVariable{env::log, nullptr, "LEVEL", "off: no messages on standard error"},
+    EnvironmentVariable{env::log, "--log", "LEVEL",
+                        "say on standard error: off, error, warn, info, debug or trace (warn)"},
 };
 
 using Drafts = std::vector<DeviceDraft>;
@@ -235,6 +237,10 @@ Environment process_environment() {
 }
 
 Result<std::vector<DeviceConfig>, std::string> load_devices(const Environment& environment) {
+  if (const auto level = value_of(environment, env::log); level && !log_level_of(*level)) {
+    return std::unexpected(fmt::format("{} is \"{}\"; it may be {}", env::log, *level,
+                                       fmt::join(log_level_names, ", ")));
+  }
   auto drafts = drafts_of(environment);
   if (!drafts) {
     return std::unexpected(std::move(drafts.error()));

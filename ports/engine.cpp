@@ -11,6 +11,8 @@
 #include "ports/fault_port.h"
 #include "ports/host_port.h"
 #include "ports/interfaces.h"
+#include "ports/log.h"
+#include "ports/log_port.h"
 #include "ports/sys.h"
 
 namespace verbena::ports {
@@ -43,7 +45,7 @@ std::uint64_t fault_seed_of(const DeviceConfig& config, SlotLife place) {
   return Prng(config.fault_seed).next() ^ Prng(who).next();
 }
 
-/// With what stands in front of the ways: capture, and in front of it faults.
+/// With what stands in front of the ways: capture, log, and in front of them faults.
 Result<std::unique_ptr<Port>, std::string> decorate(const DeviceConfig& config, SlotLife place,
                                                     std::unique_ptr<Port> port) {
   if (!config.capture.empty()) {
@@ -54,6 +56,9 @@ Result<std::unique_ptr<Port>, std::string> decorate(const DeviceConfig& config, 
     const std::string description = fmt::format("{} of process {}", config.name, sys::process_id());
     port =
         std::make_unique<CapturePort>(std::move(port), std::move(*file), config.name, description);
+  }
+  if (logs(LogLevel::debug)) {
+    port = std::make_unique<LogPort>(std::move(port), config.name);
   }
   if (!config.faults.empty()) {
     port = std::make_unique<FaultPort>(std::move(port), config.faults, fault_seed_of(config, place),
@@ -85,6 +90,8 @@ Result<std::unique_ptr<Engine>, std::string> Engine::open(const DeviceConfig& co
     return std::unexpected(fmt::format("can't start the background thread of {}: {}", config.name,
                                        sys::error_text(started.error())));
   }
+  log(LogLevel::info, config.name, std::nullopt,
+      fmt::format("opened, in the fabric {}", config.fabric_path));
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 

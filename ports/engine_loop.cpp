@@ -7,6 +7,7 @@
 #include <chrono>
 #include <mutex>
 
+#include "ports/log.h"
 #include "ports/sys.h"
 
 namespace verbena::ports {
@@ -46,6 +47,8 @@ constexpr Duration thread_timer_slack = 1us;
 /// The thread works for microseconds and should do so at once, also where spinning programs occupy
 /// all processors. The shortest slice that Linux allows.
 constexpr Duration thread_slice = 100us;
+/// Publishing what is counted takes no more than this part of the time: 0.1 %.
+constexpr int publishing_cost_divisor = 1000;
 /// fork() and exit() don't wait longer for a lock whose holder may never come back: the thread that
 /// holds it may be the one that forks or exits, in a signal handler.
 constexpr Duration hook_patience = 200ms;
@@ -79,13 +82,19 @@ class NullPort final : public Port {
 EngineLoop::EngineLoop(const DeviceConfig& config, EngineListener& listener,
                        std::unique_ptr<Port> port, Fabric& fabric)
     : listener_(listener),
+      log_(config.name),
+      tells_verdicts_(logs(LogLevel::debug)),
       port_(std::move(port)),
       fabric_(&fabric),
       nic_(config.profile, nic_config(config), sys::random_bits()),
+      statistics_(config.fabric_path, fabric.self(), config.name),
       poll_streak_wanted_(streak_wanted_min),
       polling_grace_(polling_grace_min),
       poll_patience_(poll_patience),
       thread_patience_(thread_patience) {
+  if (logs(LogLevel::info)) {
+    nic_.set_observer(&log_);
+  }
   add_process_hook(*this);
 }
 
@@ -123,9 +132,11 @@ EngineLoop::Batch EngineLoop::run_batch(Order order) {
   now_ = Engine::now();
   port_->begin_batch(now_);
   std::uint32_t received = order == Order::receive_then_send ? receive() : 0;
-  if (nic_.next_timeout() <= now_) {
+  const bool is_due = nic_.next_timeout() <= now_;
+  if (is_due) {
     nic_.on_timer(now_);
   }
+  const std::uint64_t sent_before = nic_.counters()[Counter::sent_pkts];
   const auto status = nic_.poll_transmit(now_, *port_, batch_frames_max);
   port_->flush();
   poll_patience_.sent();
@@ -135,6 +146,12 @@ EngineLoop::Batch EngineLoop::run_batch(Order order) {
     port_->flush();  // Frames for other processes of this host.
   }
   deliver_events();
+  if (received > 0 || is_due || nic_.counters()[Counter::sent_pkts] != sent_before) {
+    is_unpublished_ = true;
+  }
+  if (is_unpublished_ && now_ >= next_publishing_) {
+    publish_statistics();
+  }
   return {.received = received,
           .more = received == batch_frames_max || status == nic::TransmitStatus::more};
 }
@@ -148,8 +165,17 @@ void EngineLoop::deliver_events() {
   }
 }
 
+void EngineLoop::publish_statistics() {
+  const Time start = Engine::now();
+  statistics_.publish(start, nic_, port_->statistics());
+  const Duration cost = Engine::now() - start;
+  next_publishing_ = start + std::max(publishing_interval, cost * publishing_cost_divisor);
+  is_unpublished_ = false;
+}
+
 Time EngineLoop::next_deadline() const {
-  return std::min(nic_.next_timeout(), port_->next_deadline());
+  const Time publishing = is_unpublished_ ? next_publishing_ : time_never;
+  return std::min({nic_.next_timeout(), port_->next_deadline(), publishing});
 }
 
 bool EngineLoop::holds_answers() const {
@@ -180,6 +206,7 @@ void EngineLoop::run_effects() {
   if (dead_) {
     return;
   }
+  is_unpublished_ = true;
   bool more = true;
   for (int batch = 0; more && batch < command_batches_max; ++batch) {
     more = run_batch(Order::send_only).more;
@@ -394,6 +421,7 @@ void EngineLoop::at_exit() {
     const std::lock_guard guard(lock_, std::adopt_lock);
     settle();
     fabric_ = nullptr;
+    statistics_.close();
     port_ = std::make_unique<NullPort>();
   }
 }

@@ -29,11 +29,13 @@
 #include "base/time.h"
 #include "nic_model/nic.h"
 #include "ports/answer_patience.h"
+#include "ports/device_log.h"
 #include "ports/engine.h"
 #include "ports/engine_lock.h"
 #include "ports/fabric.h"
 #include "ports/port.h"
 #include "ports/process_hooks.h"
+#include "ports/stats_publisher.h"
 
 namespace verbena::ports {
 
@@ -64,7 +66,13 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
   [[nodiscard]] nic::Nic& nic() { return nic_; }
   [[nodiscard]] const Port& port() const { return *port_; }
 
-  RxVerdict on_frame(ByteView frame) override { return nic_.on_frame(now_, frame); }
+  RxVerdict on_frame(ByteView frame) override {
+    const RxVerdict verdict = nic_.on_frame(now_, frame);
+    if (tells_verdicts_) {
+      log_.on_verdict(frame, verdict);
+    }
+    return verdict;
+  }
 
   void before_fork() override;
   void after_fork_in_parent() override;
@@ -90,6 +98,7 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
   std::uint32_t receive();
   [[nodiscard]] bool holds_answers() const;
   void deliver_events();
+  void publish_statistics();
   /// When the Nic or the port has something to do by itself.
   [[nodiscard]] Time next_deadline() const;
   /// Wakes the thread if it means to sleep longer than until the next deadline.
@@ -114,12 +123,19 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
 
   EngineLock lock_;
   EngineListener& listener_;
+  DeviceLog log_;
+  const bool tells_verdicts_;
   std::unique_ptr<Port> port_;
   /// nullptr when the fabric was left.
   Fabric* fabric_;
   nic::Nic nic_;
   /// Time of the batch that runs.
   Time now_{};
+
+  StatsPublisher statistics_;
+  /// Something happened since the last snapshot.
+  bool is_unpublished_ = true;
+  Time next_publishing_{};
 
   Mode mode_ = Mode::running;
   /// asleep: when the thread means to wake by itself.

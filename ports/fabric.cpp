@@ -122,6 +122,13 @@ Fabric::~Fabric() { leave_fabric(std::move(memory_), path_, inode_, slot_of(self
 
 FabricFile& Fabric::file() const { return *reinterpret_cast<FabricFile*>(memory_.bytes().data()); }
 
+std::string Fabric::device_name() const { return read_name(file().slots[slot_of(self_)]); }
+
+std::int32_t Fabric::process_of(SlotLife life) const {
+  const std::uint32_t slot = slot_of(life);
+  return slot < slots_max ? file().slots[slot].pid.load(std::memory_order_relaxed) : 0;
+}
+
 std::optional<Qpn> Fabric::take_qpn_block() {
   constexpr std::uint32_t usable = last_block - first_block + 1;
   for (int round = 0; round < 2; ++round) {
@@ -315,6 +322,7 @@ Result<std::vector<FabricMember>, std::string> list_members(const std::string& p
     }
     FabricMember& member = members.emplace_back();
     member.slot = slot;
+    member.life = make_life(slot, file.slots[slot].life_count.load());
     member.pid = file.slots[slot].pid.load();
     member.device_name = read_name(file.slots[slot]);
     for (const auto& owner : file.block_owners) {

@@ -8,6 +8,7 @@
 //   default.fabric              slots, owners of QPNs, announcements (fabric_layout.h)
 //   default.fabric.3.bell       doorbell of slot 3
 //   default.fabric.3.5.9.ring   ring 9 from slot 3 to slot 5, until slot 5 has mapped it
+//   default.fabric.3.stats      what the device of slot 3 counts (stats_file.h)
 //
 // Life and death. A slot is taken by a lock on one byte of the file. The lock belongs to an open
 // file description whose only reference is the memory mapping: its descriptor is closed at once and
@@ -74,6 +75,10 @@ class Fabric {
   Fabric& operator=(const Fabric&) = delete;
 
   [[nodiscard]] SlotLife self() const { return self_; }
+  /// As it was told to join().
+  [[nodiscard]] std::string device_name() const;
+  /// For people: which process, as far as its slot tells.
+  [[nodiscard]] std::int32_t process_of(SlotLife life) const;
 
   /// Takes block_qpns QPNs for this process; nullopt if all are taken by living processes.
   [[nodiscard]] std::optional<Qpn> take_qpn_block();
@@ -120,6 +125,7 @@ class Fabric {
 /// One slot of a fabric that is in use, for people.
 struct FabricMember {
   std::uint32_t slot = 0;
+  SlotLife life{};
   std::int32_t pid = 0;
   std::string device_name;
   std::uint32_t qpn_blocks = 0;

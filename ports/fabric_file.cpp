@@ -144,14 +144,16 @@ std::optional<std::string> create_fabric(const std::string& path, AllocateFuncti
 
 /// What a file in the fabric's directory is, by its name.
 struct FabricFileName {
-  enum class Kind : std::uint8_t { bell, ring } kind;
-  /// Slot of the doorbell, or producer of the ring.
+  /// What goes with its slot, or a ring.
+  enum class Kind : std::uint8_t { of_slot, ring } kind;
+  /// Its slot, or the producer of the ring.
   std::uint32_t slot = 0;
   std::uint32_t consumer = 0;
   std::uint64_t serial = 0;
 };
 
-/// "<fabric>.<slot>.bell" or "<fabric>.<producer>.<consumer>.<serial>.ring"; nullopt for others.
+/// "<fabric>.<slot>.bell", "<fabric>.<slot>.stats" or
+/// "<fabric>.<producer>.<consumer>.<serial>.ring"; nullopt for others.
 std::optional<FabricFileName> parse_name(std::string_view name, std::string_view fabric_name) {
   if (!name.starts_with(fabric_name)) {
     return std::nullopt;
@@ -172,8 +174,8 @@ std::optional<FabricFileName> parse_name(std::string_view name, std::string_view
     return std::nullopt;
   }
   const auto slot = static_cast<std::uint32_t>(numbers[0]);
-  if (count == 1 && name == ".bell") {
-    return FabricFileName{.kind = FabricFileName::Kind::bell, .slot = slot};
+  if (count == 1 && (name == ".bell" || name == ".stats")) {
+    return FabricFileName{.kind = FabricFileName::Kind::of_slot, .slot = slot};
   }
   if (count == 3 && name == ".ring") {
     return FabricFileName{.kind = FabricFileName::Kind::ring,
@@ -186,7 +188,7 @@ std::optional<FabricFileName> parse_name(std::string_view name, std::string_view
 
 /// Whether a file has lost its purpose, now that `cleared` has no owner.
 bool is_left_over(const FabricFile& file, const FabricFileName& name, std::uint32_t cleared) {
-  if (name.kind == FabricFileName::Kind::bell) {
+  if (name.kind == FabricFileName::Kind::of_slot) {
     return name.slot == cleared;
   }
   if (name.consumer == cleared) {

@@ -1,5 +1,5 @@
-// The bytes of a fabric file: what all processes of one host agree on. Changing anything here needs
-// a new fabric_version.
+// The bytes of a fabric file: what all processes of one host agree on. Changing anything here, or
+// the names of the files beside it, needs a new fabric_version.
 //
 // Every field that changes is an atomic that any process of the same user may have written wrongly:
 // readers check ranges, and compare lives (SlotLife) before they act.
@@ -16,7 +16,7 @@
 namespace verbena::ports {
 
 inline constexpr std::uint64_t fabric_magic = 0x4352'4246'4252'4556;  // "VERBFBRC"
-inline constexpr std::uint32_t fabric_version = 1;
+inline constexpr std::uint32_t fabric_version = 2;
 /// Devices that processes of one host have open at the same time.
 inline constexpr std::uint32_t slots_max = 256;
 /// QPNs are handed to processes in blocks.

@@ -94,6 +94,16 @@ void FabricPort::flush() {
   unflushed_.clear();
 }
 
+void FabricPort::tell(std::string_view what, SlotLife other) const {
+  if (!logs(LogLevel::info)) {
+    return;
+  }
+  const std::int32_t pid = fabric_->process_of(other);
+  const std::string who = pid == 0 ? "a process that has gone" : fmt::format("process {}", pid);
+  log(LogLevel::info, fabric_->device_name(), std::nullopt,
+      fmt::format("{} {}, slot {} of the fabric", what, who, slot_of(other)));
+}
+
 FabricPort::OutRing* FabricPort::out_ring_to(SlotLife consumer) {
   if (consumer == SlotLife{}) {
     return nullptr;
@@ -127,12 +137,14 @@ FabricPort::OutRing* FabricPort::make_out_ring(SlotLife consumer) {
   }
   RingHeader& header = mapping->header();
   const MutableBytes data = mapping->data();
+  tell("made a ring to", consumer);
   place.reset(new OutRing{.mapping = std::move(*mapping), .producer = {header, data}});
   return place.get();
 }
 
 void FabricPort::drop_out_ring(OutRing& ring) {
   const std::uint32_t slot = slot_of(ring.mapping.consumer);
+  tell("gave up the ring to", ring.mapping.consumer);
   if (ring.unflushed) {
     std::erase(unflushed_, slot);
   }
@@ -190,6 +202,7 @@ void FabricPort::map_announced_rings() {
         ring->superseded = true;
       }
     }
+    tell("connected to the ring from", mapping.producer);
     RingHeader& header = mapping.header();
     const MutableBytes data = mapping.data();
     in_rings_.emplace_back(new InRing{.mapping = std::move(mapping), .consumer = {header, data}});

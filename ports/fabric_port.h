@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "base/time.h"
@@ -35,6 +36,9 @@ class FabricPort final : public Port {
   void abandon() override { fabric_->doorbell().close(); }
 
  private:
+  /// With VERBENA_LOG=info: a ring to or from another process comes or goes.
+  void tell(std::string_view what, SlotLife other) const;
+
   struct OutRing {
     RingMapping mapping;
     RingProducer producer;

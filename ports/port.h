@@ -5,6 +5,7 @@
 // All calls are made under the engine's lock.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 
@@ -22,25 +23,41 @@ class FrameHandler {
   virtual RxVerdict on_frame(ByteView frame) = 0;
 };
 
-/// What a port did besides sending and receiving.
+// What a port did besides sending and receiving: X(identifier), as with VERBENA_COUNTERS.
+#define VERBENA_PORT_STATISTICS(X)                                                               \
+  X(frames_lost)            /* no destination took them: nobody has the QPN, its process died */ \
+  X(times_blocked)          /* times that a sender waited because a receiver did not drain */    \
+  X(wakes)                  /* receivers that had to be woken */                                 \
+  X(broken_rings)           /* rings to other processes given up: their bytes made no sense */   \
+  X(frames_handed_over)     /* came from the network for another process, which got them */      \
+  X(frames_not_handed_over) /* the same, but lost because that process did not drain */          \
+  X(frames_refused)         /* the kernel refused to send them (they count as lost as well) */   \
+  X(frames_faulted)         /* a fault rule took them */
+
 struct PortStatistics {
-  /// Frames that no destination took: nobody has the QPN, or its process died.
-  std::uint64_t frames_lost = 0;
-  /// Times that a sender was held back because a receiver did not drain.
-  std::uint64_t times_blocked = 0;
-  /// Receivers that had to be woken.
-  std::uint64_t wakes = 0;
-  /// Connections to other processes that were given up because their bytes made no sense.
-  std::uint64_t broken_rings = 0;
-  /// Frames that came from the network for another process of this host: handed to it, or lost
-  /// because it didn't drain.
-  std::uint64_t frames_handed_over = 0;
-  std::uint64_t frames_not_handed_over = 0;
-  /// Frames to the network that the kernel refused to send (they count as lost as well).
-  std::uint64_t frames_refused = 0;
-  /// Frames that a fault rule took.
-  std::uint64_t frames_faulted = 0;
+#define VERBENA_PORT_STATISTIC(name) std::uint64_t name = 0;
+  VERBENA_PORT_STATISTICS(VERBENA_PORT_STATISTIC)
+#undef VERBENA_PORT_STATISTIC
+
+#define VERBENA_PORT_STATISTIC(name) +1
+  using Values = std::array<std::uint64_t, VERBENA_PORT_STATISTICS(VERBENA_PORT_STATISTIC)>;
+#undef VERBENA_PORT_STATISTIC
 };
+
+inline constexpr std::array port_statistic_names = {
+#define VERBENA_PORT_STATISTIC(name) std::string_view(#name),
+    VERBENA_PORT_STATISTICS(VERBENA_PORT_STATISTIC)
+#undef VERBENA_PORT_STATISTIC
+};
+
+/// In the order of `port_statistic_names`.
+[[nodiscard]] constexpr PortStatistics::Values values_of(const PortStatistics& statistics) {
+  return {
+#define VERBENA_PORT_STATISTIC(name) statistics.name,
+      VERBENA_PORT_STATISTICS(VERBENA_PORT_STATISTIC)
+#undef VERBENA_PORT_STATISTIC
+  };
+}
 
 class Port : public FrameSink {
  public:

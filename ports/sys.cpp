@@ -77,6 +77,10 @@ int lstat(const std::string& path, struct stat& out) {
   return int_call(SYS_newfstatat, AT_FDCWD, path.c_str(), &out, AT_SYMLINK_NOFOLLOW);
 }
 
+long read_at(int fd, MutableBytes out, std::size_t offset) {
+  return call(SYS_pread64, fd, out.data(), out.size(), static_cast<off_t>(offset));
+}
+
 int mkdir(const std::string& path, unsigned mode) {
   return int_call(SYS_mkdirat, AT_FDCWD, path.c_str(), mode);
 }

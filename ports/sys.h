@@ -48,6 +48,8 @@ class Fd {
 [[nodiscard]] Result<Fd, int> open(const std::string& path, int flags, unsigned mode = 0);
 [[nodiscard]] int fstat(int fd, struct stat& out);
 [[nodiscard]] int lstat(const std::string& path, struct stat& out);
+/// Reads up to so many bytes from there; returns how many there were.
+[[nodiscard]] long read_at(int fd, MutableBytes out, std::size_t offset);
 [[nodiscard]] int mkdir(const std::string& path, unsigned mode);
 [[nodiscard]] int unlink(const std::string& path);
 /// Gives a file that was opened with O_TMPFILE its name; -EEXIST if the name is taken.

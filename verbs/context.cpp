@@ -97,7 +97,7 @@ VERBENA_EXPORT ibv_context* ibv_open_device(ibv_device* base) {
     Device& device = Device::of(base);
     auto engine = device.shared_engine();
     if (!engine) {
-      ports::report(engine.error());
+      ports::report(engine.error(), ports::LogLevel::error);
       return failed(EIO);
     }
     const int command_fd = open_command_fd();

@@ -60,7 +60,7 @@ class Registry {
       // Programs ask for the list again and again; the user needs one line.
       if (configs.error() != reported_) {
         reported_ = configs.error();
-        ports::report(reported_);
+        ports::report(reported_, ports::LogLevel::error);
       }
       return;
     }

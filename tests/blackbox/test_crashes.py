@@ -140,8 +140,8 @@ def test_200_peers_killed_at_random_moments(host):
 
 
 def test_a_peer_that_is_stopped_for_30_seconds(host):
-    """As with a debugger. Where timeouts are finite, it costs its partner what a dead host costs, and
-    finds the connection dead when it goes on. Without a timeout, both go on as if nothing had
+    """As with a debugger. Where timeouts are finite, it costs its partner what a dead host costs,
+    and finds the connection dead when it goes on. Without a timeout, both go on as if nothing had
     been."""
     stop_s = 30.0
     finite = start_peers(host, "count=0", *QUICK)

@@ -169,6 +169,14 @@ class Registration(unittest.TestCase):
                 "cmake/c.cmake": "add_library(c cmake/c.cpp)"}),
             [])
 
+    def test_a_program_of_the_black_box_tests_needs_one_that_compiles_it(self):
+        self.assertEqual(
+            places(rules.sources_listed, {
+                "tests/blackbox/programs/used.c": "",
+                "tests/blackbox/programs/unused.c": "",
+                "tests/blackbox/test_a.py": "host.run(compiled(\"used\"))"}),
+            [("tests/blackbox/programs/unused.c", 1)])
+
     def test_a_python_test_that_nobody_runs_is_found(self):
         self.assertEqual(
             places(rules.tests_registered, {

@@ -5,12 +5,13 @@
  *   rc_peer listen|connect PORT [count=N] [bytes=N] [timeout=N] [retry=N] [events=1] [passive=1]
  *           [alarm_us=N] [forks=N] [close_fds=1] [exec=PROGRAM]
  *
- * Both ends write `bytes` into the other's memory, `count` times (0: without end), with a few writes
- * in flight. `timeout` and `retry` are those of ibv_qp_attr. With `events` it sleeps for completions
- * instead of polling. A `passive` end writes nothing and sleeps until the other is done.
+ * Both ends write `bytes` into the other's memory, `count` times (0: without end), with a few
+ * writes in flight. `timeout` and `retry` are those of ibv_qp_attr. With `events` it sleeps for
+ * completions instead of polling. A `passive` end writes nothing and sleeps till the other is done.
  *
  * Exit status: 0, both are done and the memory holds what the peer wrote; 3, the peer went away
- * before the connection was made; 4, wrong data; 10 + n, a completion had status n of ibv_wc_status.
+ * before the connection was made; 4, wrong data; 10 + n, a completion had status n of
+ * ibv_wc_status.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -1,0 +1,41 @@
+#include "ports/device_log.h"
+
+#include <fmt/format.h>
+
+#include "ports/log.h"
+#include "ports/log_port.h"
+
+namespace verbena::ports {
+
+std::string describe(const nic::QpChange& change) {
+  using Cause = nic::QpChange::Cause;
+  switch (change.cause) {
+    case Cause::command:
+      return {};
+    case Cause::completion_error:
+      return fmt::format("a request completed with {}", name_of(change.status));
+    case Cause::invalid_request:
+      return "the peer's request was invalid";
+    case Cause::access_violation:
+      return "the peer's request had no right to the memory that it named";
+    case Cause::cq_overflow:
+      return "its completion queue was full";
+  }
+  return {};
+}
+
+void DeviceLog::on_qp_change(const nic::Qp& qp, const nic::QpChange& change) {
+  const std::string why = describe(change);
+  log(LogLevel::info, device_name_, nic::qpn_of(qp),
+      fmt::format("{} to {}{}{}", name_of(change.from), name_of(nic::state_of(qp)),
+                  why.empty() ? "" : ": ", why));
+}
+
+void DeviceLog::on_verdict(ByteView frame, const RxVerdict& verdict) const {
+  if (verdict.kind != RxVerdict::Kind::accepted) {
+    log(LogLevel::debug, device_name_, std::nullopt,
+        fmt::format("received {}: {}", describe_frame(frame), verbena::describe(verdict)));
+  }
+}
+
+}  // namespace verbena::ports
