@@ -18,7 +18,7 @@ REPORTS = [9, 11, 12, 14, *range(16, 26), 27, 29, 30, 31, 35, 36, 38, 39]
 
 def verbena(*arguments) -> subprocess.CompletedProcess:
     return subprocess.run([hosts.VERBENA, *map(str, arguments)], capture_output=True, text=True,
-                          check=False, timeout=120)
+                          check=False, timeout=600)
 
 
 def test_all_scenarios_pass():
@@ -79,7 +79,7 @@ def test_captures_are_equal_in_every_run_and_clean_to_tshark(tmp_path):
 
 def test_a_tap_captures_at_one_place(tmp_path):
     def frames(*taps) -> list[str]:
-        capture = tmp_path / "tap.pcapng"
+        capture = tmp_path / f"{'-'.join(taps)}.pcapng"
         options = [option for tap in taps for option in ("--tap", tap)]
         result = verbena("sim", SCENARIOS / "many_to_one.toml", "--capture", capture, *options)
         assert result.returncode == 0, result.stderr
