@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "cli/dissect_transport.h"
 #include "cli/dissection.h"
 #include "cli/layer_builder.h"
 #include "proto/ib_bth/headers.h"
 #include "proto/inet/parse.h"
+#include "proto/inet/tcp_header.h"
 #include "proto/roce/decap.h"
 #include "proto/roce/gid.h"
 
@@ -64,6 +66,47 @@ void dissect_udp(ByteView frame, ByteView bytes, Dissection& out) {
             udp->header.checksum.value() == 0 ? "none" : "not checked");
 }
 
+std::string flag_words(const inet::TcpHeader& header) {
+  using Tcp = inet::TcpHeader;
+  constexpr std::pair<std::uint8_t, std::string_view> names[] = {{Tcp::flag_syn, "SYN"},
+                                                                 {Tcp::flag_fin, "FIN"},
+                                                                 {Tcp::flag_rst, "RST"},
+                                                                 {Tcp::flag_psh, "PSH"},
+                                                                 {Tcp::flag_ack, "ACK"}};
+  std::string words;
+  for (const auto& [flag, name] : names) {
+    if (header.has(flag)) {
+      words += words.empty() ? "" : " ";
+      words += name;
+    }
+  }
+  return words;
+}
+
+void dissect_tcp(ByteView frame, ByteView bytes, Dissection& out) {
+  out.title = "TCP";
+  const auto tcp = inet::parse_tcp(bytes);
+  if (!tcp) {
+    out.error = describe(tcp.error());
+    return;
+  }
+  const inet::TcpHeader& header = tcp->header;
+  const std::string flags = flag_words(header);
+  LayerBuilder layer(out, "tcp", "TCP", offset_in(frame, bytes), header.header_bytes());
+  layer.number("source_port", 0, 2, header.source_port.value());
+  layer.number("destination_port", 2, 2, header.destination_port.value());
+  layer.number("sequence", 4, 4, header.sequence.value());
+  layer.number("acknowledgement", 8, 4, header.acknowledgement.value());
+  layer.number("header_length", 12, 1, header.header_bytes());
+  layer.hex("flags", 13, 1, header.flags, flags);
+  layer.number("window", 14, 2, header.window.value());
+  layer.hex("checksum", 16, 2, header.checksum.value(), "not checked");
+  layer.number("payload_length", 0, header.header_bytes(), tcp->payload.size());
+  out.summary = fmt::format("port {} > {}, {}, seq {}, {} bytes", header.source_port.value(),
+                            header.destination_port.value(), flags.empty() ? "no flags" : flags,
+                            header.sequence.value(), tcp->payload.size());
+}
+
 void dissect_ipv4(ByteView frame, ByteView bytes, Dissection& out) {
   const auto ip = inet::parse_ipv4(bytes);
   if (!ip) {
@@ -93,6 +136,8 @@ void dissect_ipv4(ByteView frame, ByteView bytes, Dissection& out) {
                                           : std::string(protocol));
   if (header.protocol == inet::ip_protocol_udp) {
     dissect_udp(frame, ip->payload, out);
+  } else if (header.protocol == inet::ip_protocol_tcp) {
+    dissect_tcp(frame, ip->payload, out);
   }
 }
 
@@ -121,6 +166,8 @@ void dissect_ipv6(ByteView frame, ByteView bytes, Dissection& out) {
                                           : std::string(protocol));
   if (header.next_header == inet::ip_protocol_udp) {
     dissect_udp(frame, ip->payload, out);
+  } else if (header.next_header == inet::ip_protocol_tcp) {
+    dissect_tcp(frame, ip->payload, out);
   }
 }
 

@@ -17,17 +17,6 @@ namespace {
 
 using ib::ExtHeader;
 
-/// Bytes of the payload that the details show.
-constexpr std::size_t payload_shown_bytes = 32;
-
-std::string hex_bytes(ByteView bytes) {
-  std::string text;
-  for (const std::byte byte : bytes.first(std::min(bytes.size(), payload_shown_bytes))) {
-    fmt::format_to(std::back_inserter(text), "{:02x}", std::to_integer<unsigned>(byte));
-  }
-  return bytes.size() > payload_shown_bytes ? text + "..." : text;
-}
-
 /// "0.64 ms", "655.36 ms": as the specification's table has them.
 std::string milliseconds(Duration duration) {
   return fmt::format("{:g} ms", static_cast<double>(duration.count()) / 1e6);

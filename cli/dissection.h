@@ -30,11 +30,14 @@ struct Field {
 
 struct Layer {
   /// snake_case; no two layers of a frame have the same.
-  std::string_view name;
+  std::string name;
   /// As people call it: "BTH".
   std::string_view title;
   std::size_t offset = 0;
   std::size_t size_bytes = 0;
+  /// Its bytes came in several frames, or with markers between them: offsets count from the
+  /// beginning of the FPDU that it is in, not of the frame.
+  bool is_reassembled = false;
   std::vector<Field> fields{};
 };
 
@@ -50,6 +53,9 @@ struct Dissection {
   std::optional<std::uint32_t> psn;
   /// Absent: the frame is not RoCE, or too broken to have one.
   std::optional<bool> icrc_is_good;
+  /// Whether all FPDUs that end in this frame have a good CRC. Absent: there are none, or the
+  /// connection uses no CRC.
+  std::optional<bool> mpa_crc_is_good;
   /// What is wrong with the frame, in words; empty if nothing is. A bad ICRC is not told here.
   std::string error;
 };

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "cli/dissect_iwarp.h"
 #include "cli/dump_format.h"
 #include "cli/exit_status.h"
 #include "pcap/reader.h"
@@ -56,6 +57,7 @@ int dump(const DumpOptions& options) {
     return complain(name + ": " + reader.error().text);
   }
   const bool flush_each = is_live(options.file);
+  IwarpDissector iwarp;
   std::optional<pcap::UnixTime> start;
   for (std::uint64_t number = 1; number <= options.packets_max; ++number) {
     const auto packet = reader->next();
@@ -70,7 +72,8 @@ int dump(const DumpOptions& options) {
       start = start.value_or(*(*packet)->time);
       relative_time = *(*packet)->time - *start;
     }
-    const Dissection dissection = dissect((*packet)->frame);
+    Dissection dissection = dissect((*packet)->frame);
+    iwarp.add((*packet)->frame, dissection);
     const std::string text = format(options, {.number = number,
                                               .relative_time = relative_time,
                                               .packet = **packet,

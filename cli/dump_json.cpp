@@ -15,6 +15,9 @@ Json to_json(const Layer& layer) {
   Json json = Json::object();
   json["offset"] = layer.offset;
   json["size"] = layer.size_bytes;
+  if (layer.is_reassembled) {
+    json["reassembled"] = true;
+  }
   for (const Field& field : layer.fields) {
     const std::string name(field.name);
     std::visit([&](const auto& value) { json[name] = value; }, field.value);
@@ -60,7 +63,7 @@ std::string format_json(const DumpedPacket& dumped) {
   json["title"] = dissection.title;
   json["summary"] = dissection.summary;
   for (const Layer& layer : dissection.layers) {
-    json[std::string(layer.name)] = to_json(layer);
+    json[layer.name] = to_json(layer);
   }
   if (!dissection.error.empty()) {
     json["error"] = dissection.error;

@@ -50,14 +50,17 @@ std::string transport_columns(const Dissection& dissection) {
     fmt::format_to(out, "QP {:#08x}  PSN {:#08x}  ", *dissection.destination_qpn,
                    dissection.psn.value_or(0));
   }
-  const bool is_last =
-      dissection.summary.empty() && !dissection.icrc_is_good && dissection.error.empty();
+  const bool is_last = dissection.summary.empty() && !dissection.icrc_is_good &&
+                       !dissection.mpa_crc_is_good && dissection.error.empty();
   fmt::format_to(out, "{:{}}", dissection.title, is_last ? 0 : title_columns);
   if (!dissection.summary.empty()) {
     fmt::format_to(out, "  {}", dissection.summary);
   }
   if (dissection.icrc_is_good) {
     fmt::format_to(out, "  ICRC {}", *dissection.icrc_is_good ? "good" : "BAD");
+  }
+  if (dissection.mpa_crc_is_good) {
+    fmt::format_to(out, "  CRC {}", *dissection.mpa_crc_is_good ? "good" : "BAD");
   }
   if (!dissection.error.empty()) {
     fmt::format_to(out, "  malformed: {}", dissection.error);
@@ -67,7 +70,8 @@ std::string transport_columns(const Dissection& dissection) {
 
 void append_layer(std::string& text, const Layer& layer) {
   auto out = std::back_inserter(text);
-  fmt::format_to(out, "  {}, {} bytes at {}\n", layer.title, layer.size_bytes, layer.offset);
+  fmt::format_to(out, "  {}, {} bytes at {}{}\n", layer.title, layer.size_bytes, layer.offset,
+                 layer.is_reassembled ? " of the reassembled FPDU" : "");
   for (const Field& field : layer.fields) {
     std::string label(field.name);
     for (char& c : label) {

@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,14 +14,31 @@
 
 namespace verbena::cli {
 
+/// Bytes of a payload that the details show.
+inline constexpr std::size_t payload_shown_bytes = 32;
+
+/// The first bytes as hexadecimal digits, and "..." if there are more.
+[[nodiscard]] inline std::string hex_bytes(ByteView bytes) {
+  std::string text;
+  for (const std::byte byte : bytes.first(std::min(bytes.size(), payload_shown_bytes))) {
+    fmt::format_to(std::back_inserter(text), "{:02x}", std::to_integer<unsigned>(byte));
+  }
+  return bytes.size() > payload_shown_bytes ? text + "..." : text;
+}
+
 /// Offsets given to its functions count from the start of the layer. One builder at a time: the
 /// next layer makes the references of this one invalid.
 class LayerBuilder {
  public:
   LayerBuilder(Dissection& dissection, std::string_view name, std::string_view title,
                std::size_t offset, std::size_t size_bytes)
-      : layer_(dissection.layers.emplace_back(
-            Layer{.name = name, .title = title, .offset = offset, .size_bytes = size_bytes})) {}
+      : layer_(dissection.layers.emplace_back(Layer{.name = std::string(name),
+                                                    .title = title,
+                                                    .offset = offset,
+                                                    .size_bytes = size_bytes})) {}
+
+  /// Offsets don't count from the beginning of the frame.
+  void set_reassembled(bool value) { layer_.is_reassembled = value; }
 
   /// Decimal.
   void number(std::string_view name, std::size_t at, std::size_t size_bytes, std::uint64_t value,

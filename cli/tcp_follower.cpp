@@ -1,16 +1,18 @@
 #include "cli/tcp_follower.h"
 
+#include <algorithm>
+
 namespace verbena::cli {
 
-void TcpFollower::add(std::uint32_t sequence, bool is_syn, ByteView payload,
-                      std::vector<std::byte>& out) {
+std::size_t TcpFollower::add(std::uint32_t sequence, bool is_syn, ByteView payload,
+                             std::vector<std::byte>& out) {
   if (is_syn) {
     // A SYN takes a sequence number of its own (RFC 9293, 3.4). Again: another connection.
     *this = TcpFollower();
     next_ = ++sequence;
   }
   if (payload.empty() || is_lost_) {
-    return;
+    return 0;
   }
   if (!next_) {
     next_ = sequence;
@@ -24,7 +26,7 @@ void TcpFollower::add(std::uint32_t sequence, bool is_syn, ByteView payload,
       slot.assign(payload.begin(), payload.end());
     }
     is_lost_ = waiting_bytes_ > waiting_bytes_max;
-    return;
+    return 0;
   }
   const auto take = [&](ByteView bytes) {
     out.insert(out.end(), bytes.begin(), bytes.end());
@@ -32,9 +34,8 @@ void TcpFollower::add(std::uint32_t sequence, bool is_syn, ByteView payload,
     *next_ += static_cast<std::uint32_t>(bytes.size());
   };
   const auto seen = static_cast<std::size_t>(-std::int64_t{distance});
-  if (seen < payload.size()) {
-    take(payload.subspan(seen));
-  }
+  const ByteView news = payload.subspan(std::min(seen, payload.size()));
+  take(news);
   while (!waiting_.empty() && waiting_.begin()->first <= position_) {
     const auto first = waiting_.extract(waiting_.begin());
     const ByteView bytes = first.mapped();
@@ -44,6 +45,7 @@ void TcpFollower::add(std::uint32_t sequence, bool is_syn, ByteView payload,
       take(bytes.subspan(known));
     }
   }
+  return news.size();
 }
 
 }  // namespace verbena::cli

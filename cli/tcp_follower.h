@@ -20,8 +20,10 @@ class TcpFollower {
   static constexpr std::size_t waiting_bytes_max = std::size_t{4} << 20;
 
   /// A segment with `sequence` from its header. Appends to `out` the bytes that continue the
-  /// stream.
-  void add(std::uint32_t sequence, bool is_syn, ByteView payload, std::vector<std::byte>& out);
+  /// stream: first the last bytes of `payload`, as many as the result says, then what waited for
+  /// them.
+  std::size_t add(std::uint32_t sequence, bool is_syn, ByteView payload,
+                  std::vector<std::byte>& out);
 
   /// More is waiting than may: the gap won't be filled, nothing comes out any more.
   [[nodiscard]] bool is_lost() const { return is_lost_; }

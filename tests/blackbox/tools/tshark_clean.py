@@ -33,12 +33,13 @@ SEPARATOR = "\t"
 VALUES_BETWEEN = "\x1f"
 
 
-def fields_of(path: pathlib.Path, fields: Sequence[str]) -> list[list[str]]:
+def fields_of(path: pathlib.Path, fields: Sequence[str],
+              options: Sequence[str] = ()) -> list[list[str]]:
     """The fields of each frame; several values of one field are joined by VALUES_BETWEEN. An error
     of tshark's, for example an unknown field or a file that is cut, is a RuntimeError."""
     names = [argument for field in fields for argument in ("-e", field)]
     result = subprocess.run(
-        [*TSHARK, "-r", str(path), "-T", "fields", *names, "-E", f"separator={SEPARATOR}",
+        [*TSHARK, *options, "-r", str(path), "-T", "fields", *names, "-E", f"separator={SEPARATOR}",
          "-E", f"aggregator={VALUES_BETWEEN}"],
         capture_output=True, text=True, errors="replace", check=False)
     if result.returncode != 0:

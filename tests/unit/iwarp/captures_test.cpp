@@ -124,6 +124,24 @@ TEST_CASE("siw with CRC: both sides ask for it, and every FPDU has one") {
   }
 }
 
+TEST_CASE("a stream with markers everywhere, by another hand, is read and written again") {
+  // Written by a script of a dozen lines, not by this code; Wireshark 4.0.17 calls its CRCs good.
+  // There are markers in front of an FPDU, in its middle, and right before its CRC.
+  const auto connections = test::connections_of("tests/data/dump/iwarp_markers.pcap");
+  REQUIRE(connections.size() == 1);
+  Counted counted;
+  for (const bool from_client : {true, false}) {
+    const Bytes bytes = connections[0].stream(from_client);
+    ByteView stream = bytes;
+    StartFrameReader reader(from_client ? StartKind::request : StartKind::reply);
+    const StartFrame frame = check_start_frame(reader, stream);
+    CHECK(frame.revision == 1);
+    CHECK(frame.markers);
+    check_fpdus({.markers = true, .crc = true}, stream, counted);
+  }
+  CHECK(counted.segments == std::map<std::string_view, std::size_t>{{"Write", 12}, {"Send", 6}});
+}
+
 TEST_CASE("siw peer-to-peer: the RTR that both name is what comes first") {
   for (const std::string name : {"siw_p2p_rping_v4", "siw_p2p_cm_badwrite", "siw_p2p_cm_badread"}) {
     INFO(name);

@@ -44,7 +44,11 @@ std::vector<std::string> siw_captures() {
 }
 
 std::vector<CapturedConnection> siw_connections(const std::string& name) {
-  auto reader = pcap::Reader::open(project_file("tests/data/captures/siw/" + name + ".pcap"));
+  return connections_of("tests/data/captures/siw/" + name + ".pcap");
+}
+
+std::vector<CapturedConnection> connections_of(const std::string& file) {
+  auto reader = pcap::Reader::open(project_file(file));
   REQUIRE(reader);
   std::vector<Followed> all;
   for (;;) {

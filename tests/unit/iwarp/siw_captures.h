@@ -30,5 +30,7 @@ struct CapturedConnection {
 /// The connections of a capture that carried data, in the order of their first packets. The client
 /// is who connects, or who speaks first.
 [[nodiscard]] std::vector<CapturedConnection> siw_connections(const std::string& name);
+/// The same of any capture of the project.
+[[nodiscard]] std::vector<CapturedConnection> connections_of(const std::string& file);
 
 }  // namespace verbena::test
