@@ -1,6 +1,7 @@
 #include "ports/stats_publisher.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "ports/fabric_layout.h"
+#include "ports/log.h"
 
 namespace verbena::ports {
 
@@ -60,11 +62,15 @@ bool StatsPublisher::make_room(std::uint32_t qps) {
   if (has_file && header().listed_qps >= wanted) {
     return true;
   }
-  if (wanted >= refused_qps_ || !make_file(wanted)) {
-    refused_qps_ = std::min(refused_qps_, wanted);
-    return has_file;
+  if (wanted < refused_qps_ && make_file(wanted)) {
+    return true;
   }
-  return true;
+  if (!has_file && refused_qps_ > listed_qps_max) {
+    report(fmt::format("no space for {}: verbena top and verbena counters won't see this process",
+                       stats_path(fabric_path_, slot_of(life_))));
+  }
+  refused_qps_ = std::min(refused_qps_, wanted);
+  return has_file;
 }
 
 bool StatsPublisher::make_file(std::uint32_t listed_qps) {

@@ -99,8 +99,7 @@ Result<DeviceStatistics, std::string> read_device(const std::string& path,
   };
   auto fd = sys::open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (!fd) {
-    return failure(fd.error() == -ENOENT ? "it publishes no statistics (is there space for them?)"
-                                         : sys::error_text(-fd.error()));
+    return failure(sys::error_text(-fd.error()));
   }
   struct stat status{};
   HeaderImage image{};
@@ -155,7 +154,12 @@ Result<FabricStatistics, std::string> read_statistics(const std::string& fabric_
   }
   FabricStatistics statistics;
   for (const FabricMember& member : *members) {
-    auto device = read_device(stats_path(fabric_path, member.slot), member);
+    const std::string path = stats_path(fabric_path, member.slot);
+    struct stat status{};
+    if (sys::lstat(path, status) == -ENOENT) {
+      continue;
+    }
+    auto device = read_device(path, member);
     if (device) {
       statistics.devices.push_back(std::move(*device));
     } else {

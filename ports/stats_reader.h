@@ -44,11 +44,12 @@ struct DeviceStatistics {
 struct FabricStatistics {
   /// In the order of their slots.
   std::vector<DeviceStatistics> devices;
-  /// A sentence for each living process that doesn't tell.
+  /// A sentence for each living process that can't be understood.
   std::vector<std::string> failures;
 };
 
-/// Empty if the fabric doesn't exist. The error is a sentence.
+/// Empty if the fabric doesn't exist. A device that hasn't told anything yet, because it is just
+/// being opened, is left out. The error is a sentence.
 [[nodiscard]] Result<FabricStatistics, std::string> read_statistics(const std::string& fabric_path);
 
 }  // namespace verbena::ports

@@ -11,23 +11,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void fail(const char *what) {
+static void fail(const char* what) {
   perror(what);
   exit(1);
 }
 
-static struct ibv_context *open_first_device(void) {
-  struct ibv_device **devices = ibv_get_device_list(NULL);
-  struct ibv_context *context = devices && devices[0] ? ibv_open_device(devices[0]) : NULL;
+static struct ibv_context* open_first_device(void) {
+  struct ibv_device** devices = ibv_get_device_list(NULL);
+  struct ibv_context* context = devices && devices[0] ? ibv_open_device(devices[0]) : NULL;
   if (!context) fail("no device");
   ibv_free_device_list(devices);
   return context;
 }
 
-static void connect_to(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gid) {
-  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
-                             .port_num = 1,
-                             .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+static void connect_to(struct ibv_qp* qp, uint32_t peer, const union ibv_gid* gid) {
+  struct ibv_qp_attr attr = {
+      .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
   if (ibv_modify_qp(qp, &attr,
                     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
     fail("INIT");
@@ -40,23 +39,23 @@ static void connect_to(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gi
                     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
     fail("RTR");
-  attr = (struct ibv_qp_attr){
-      .qp_state = IBV_QPS_RTS, .timeout = 18, .retry_cnt = 7, .rnr_retry = 7};
+  attr =
+      (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 18, .retry_cnt = 7, .rnr_retry = 7};
   if (ibv_modify_qp(qp, &attr,
                     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                         IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
     fail("RTS");
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const int number = argc > 1 ? atoi(argv[1]) & ~1 : 0;
-  struct ibv_context *context = open_first_device();
-  struct ibv_pd *pd = ibv_alloc_pd(context);
-  struct ibv_cq *cq = ibv_create_cq(context, number, NULL, NULL, 0);
-  uint64_t *memory = calloc((size_t)number, sizeof(*memory));
-  struct ibv_mr *mr = ibv_reg_mr(pd, memory, (size_t)number * sizeof(*memory),
+  struct ibv_context* context = open_first_device();
+  struct ibv_pd* pd = ibv_alloc_pd(context);
+  struct ibv_cq* cq = ibv_create_cq(context, number, NULL, NULL, 0);
+  uint64_t* memory = calloc((size_t)number, sizeof(*memory));
+  struct ibv_mr* mr = ibv_reg_mr(pd, memory, (size_t)number * sizeof(*memory),
                                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-  struct ibv_qp **qps = calloc((size_t)number, sizeof(*qps));
+  struct ibv_qp** qps = calloc((size_t)number, sizeof(*qps));
   union ibv_gid gid;
   if (!pd || !cq || !mr || ibv_query_gid(context, 1, 0, &gid)) fail("setup");
   for (int i = 0; i < number; ++i) {

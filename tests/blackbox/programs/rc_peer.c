@@ -35,7 +35,7 @@ struct options {
   long count, alarm_us, forks;
   uint32_t bytes;
   uint8_t timeout, retry;
-  const char *exec;
+  const char* exec;
 };
 
 /* What an end tells the other; both are on one machine. */
@@ -46,22 +46,22 @@ struct end_point {
 };
 
 struct connection {
-  struct ibv_context *context;
-  struct ibv_pd *pd;
-  struct ibv_comp_channel *channel;
-  struct ibv_cq *cq;
-  struct ibv_qp *qp;
-  struct ibv_mr *mr;
-  uint8_t *memory; /* what we write, and behind it what the peer writes */
+  struct ibv_context* context;
+  struct ibv_pd* pd;
+  struct ibv_comp_channel* channel;
+  struct ibv_cq* cq;
+  struct ibv_qp* qp;
+  struct ibv_mr* mr;
+  uint8_t* memory; /* what we write, and behind it what the peer writes */
   struct end_point ours, theirs;
 };
 
-static void fail(const char *what) {
+static void fail(const char* what) {
   fprintf(stderr, "rc_peer: %s: %s\n", what, strerror(errno));
   exit(1);
 }
 
-static struct options parse(int argc, char **argv) {
+static struct options parse(int argc, char** argv) {
   struct options o = {.count = 1, .bytes = 65536, .timeout = 14, .retry = 7};
   if (argc < 3) {
     errno = EINVAL;
@@ -70,23 +70,33 @@ static struct options parse(int argc, char **argv) {
   o.listens = strcmp(argv[1], "listen") == 0;
   o.port = atoi(argv[2]);
   for (int i = 3; i < argc; ++i) {
-    char *value = strchr(argv[i], '=');
+    char* value = strchr(argv[i], '=');
     if (!value) {
       errno = EINVAL;
       fail(argv[i]);
     }
     *value++ = '\0';
     const long number = strtol(value, NULL, 10);
-    if (!strcmp(argv[i], "count")) o.count = number;
-    else if (!strcmp(argv[i], "bytes")) o.bytes = (uint32_t)number;
-    else if (!strcmp(argv[i], "timeout")) o.timeout = (uint8_t)number;
-    else if (!strcmp(argv[i], "retry")) o.retry = (uint8_t)number;
-    else if (!strcmp(argv[i], "events")) o.events = (int)number;
-    else if (!strcmp(argv[i], "passive")) o.passive = (int)number;
-    else if (!strcmp(argv[i], "alarm_us")) o.alarm_us = number;
-    else if (!strcmp(argv[i], "forks")) o.forks = number;
-    else if (!strcmp(argv[i], "close_fds")) o.close_fds = (int)number;
-    else if (!strcmp(argv[i], "exec")) o.exec = value;
+    if (!strcmp(argv[i], "count"))
+      o.count = number;
+    else if (!strcmp(argv[i], "bytes"))
+      o.bytes = (uint32_t)number;
+    else if (!strcmp(argv[i], "timeout"))
+      o.timeout = (uint8_t)number;
+    else if (!strcmp(argv[i], "retry"))
+      o.retry = (uint8_t)number;
+    else if (!strcmp(argv[i], "events"))
+      o.events = (int)number;
+    else if (!strcmp(argv[i], "passive"))
+      o.passive = (int)number;
+    else if (!strcmp(argv[i], "alarm_us"))
+      o.alarm_us = number;
+    else if (!strcmp(argv[i], "forks"))
+      o.forks = number;
+    else if (!strcmp(argv[i], "close_fds"))
+      o.close_fds = (int)number;
+    else if (!strcmp(argv[i], "exec"))
+      o.exec = value;
     else {
       errno = EINVAL;
       fail(argv[i]);
@@ -95,18 +105,18 @@ static struct options parse(int argc, char **argv) {
   return o;
 }
 
-static int open_socket(const struct options *o) {
+static int open_socket(const struct options* o) {
   const struct sockaddr_in address = {.sin_family = AF_INET,
                                       .sin_port = htons((uint16_t)o->port),
                                       .sin_addr = {htonl(INADDR_LOOPBACK)}};
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   if (!o->listens) {
-    if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) exit(exit_peer_gone);
+    if (connect(fd, (const struct sockaddr*)&address, sizeof(address)) < 0) exit(exit_peer_gone);
     return fd;
   }
   const int one = 1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-  if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 || listen(fd, 1) < 0)
+  if (bind(fd, (const struct sockaddr*)&address, sizeof(address)) < 0 || listen(fd, 1) < 0)
     fail("listen");
   const int peer = accept(fd, NULL, NULL);
   if (peer < 0) fail("accept");
@@ -114,11 +124,11 @@ static int open_socket(const struct options *o) {
   return peer;
 }
 
-static void exchange(int fd, const void *ours, void *theirs, size_t bytes) {
+static void exchange(int fd, const void* ours, void* theirs, size_t bytes) {
   size_t done = 0;
   if (send(fd, ours, bytes, MSG_NOSIGNAL) != (ssize_t)bytes) exit(exit_peer_gone);
   while (done < bytes) {
-    const ssize_t got = recv(fd, (char *)theirs + done, bytes - done, 0);
+    const ssize_t got = recv(fd, (char*)theirs + done, bytes - done, 0);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) exit(exit_peer_gone);
     done += (size_t)got;
@@ -130,8 +140,8 @@ static uint8_t pattern(uint32_t qpn, size_t at) {
   return (uint8_t)((qpn + at) * 2654435761u >> 13);
 }
 
-static void open_connection(struct connection *c, const struct options *o) {
-  struct ibv_device **devices = ibv_get_device_list(NULL);
+static void open_connection(struct connection* c, const struct options* o) {
+  struct ibv_device** devices = ibv_get_device_list(NULL);
   if (!devices || !devices[0]) fail("no device");
   c->context = ibv_open_device(devices[0]);
   if (!c->context) fail("ibv_open_device");
@@ -155,19 +165,17 @@ static void open_connection(struct connection *c, const struct options *o) {
   for (size_t i = 0; i < o->bytes; ++i) c->memory[i] = pattern(c->ours.qpn, i);
 }
 
-static void connect_queue_pair(struct connection *c, const struct options *o) {
-  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
-                             .port_num = 1,
-                             .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+static void connect_queue_pair(struct connection* c, const struct options* o) {
+  struct ibv_qp_attr attr = {
+      .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
   if (ibv_modify_qp(c->qp, &attr,
                     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
     fail("INIT");
-  attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR,
-                              .path_mtu = IBV_MTU_1024,
-                              .dest_qp_num = c->theirs.qpn,
-                              .ah_attr = {.is_global = 1,
-                                          .port_num = 1,
-                                          .grh = {.dgid = c->theirs.gid, .hop_limit = 64}}};
+  attr = (struct ibv_qp_attr){
+      .qp_state = IBV_QPS_RTR,
+      .path_mtu = IBV_MTU_1024,
+      .dest_qp_num = c->theirs.qpn,
+      .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = c->theirs.gid, .hop_limit = 64}}};
   if (ibv_modify_qp(c->qp, &attr,
                     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
@@ -180,7 +188,7 @@ static void connect_queue_pair(struct connection *c, const struct options *o) {
     fail("RTS");
 }
 
-static void post_write(struct connection *c, uint32_t bytes) {
+static void post_write(struct connection* c, uint32_t bytes) {
   struct ibv_sge sge = {(uintptr_t)c->memory, bytes, c->mr->lkey};
   struct ibv_send_wr *bad, wr = {.sg_list = &sge,
                                  .num_sge = 1,
@@ -190,16 +198,16 @@ static void post_write(struct connection *c, uint32_t bytes) {
   if (ibv_post_send(c->qp, &wr, &bad)) fail("ibv_post_send");
 }
 
-static void sleep_for_event(struct connection *c) {
-  struct ibv_cq *cq;
-  void *context;
+static void sleep_for_event(struct connection* c) {
+  struct ibv_cq* cq;
+  void* context;
   while (ibv_get_cq_event(c->channel, &cq, &context) < 0)
     if (errno != EINTR) fail("ibv_get_cq_event");
   ibv_ack_cq_events(cq, 1);
 }
 
 /* Waits for a completion; one with an error is the end. */
-static void wait_for_completion(struct connection *c) {
+static void wait_for_completion(struct connection* c) {
   struct ibv_wc wc;
   for (;;) {
     int got = ibv_poll_cq(c->cq, 1, &wc);
@@ -230,7 +238,7 @@ static void disturb_with_a_child(int number) {
   if (status != 0) fail("a child failed");
 }
 
-static void write_all(struct connection *c, const struct options *o) {
+static void write_all(struct connection* c, const struct options* o) {
   long posted = 0, completed = 0, forks = 0;
   while (o->count == 0 || completed < o->count) {
     while ((o->count == 0 || posted < o->count) && posted - completed < in_flight_max) {
@@ -253,7 +261,7 @@ static void start_alarms(long interval_us) {
   setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const struct options o = parse(argc, argv);
   struct connection c = {0};
   open_connection(&c, &o);
@@ -265,8 +273,8 @@ int main(int argc, char **argv) {
   exchange(fd, &ready, &ready, 1);
   printf("connected\n");
   fflush(stdout);
-  if (o.close_fds && (close_range(3, (unsigned)fd - 1, 0) < 0 ||
-                      close_range((unsigned)fd + 1, ~0u, 0) < 0))
+  if (o.close_fds &&
+      (close_range(3, (unsigned)fd - 1, 0) < 0 || close_range((unsigned)fd + 1, ~0u, 0) < 0))
     fail("close_range");
   if (o.alarm_us) start_alarms(o.alarm_us);
   if (!o.passive) write_all(&c, &o);
