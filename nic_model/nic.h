@@ -162,8 +162,10 @@ class Nic {
   [[nodiscard]] Result<void, PostError> post_recv(Time now, Qp& qp, const RecvWr& wr);
 
   // Events in.
-  /// A whole Ethernet frame without FCS. Its bytes are read during the call only.
-  RxVerdict on_frame(Time now, ByteView frame);
+  /// A whole Ethernet frame without FCS. Its bytes are read during the call only. Some ports have
+  /// to compute the ICRC themselves (proto/roce/icrc_solve.h); it is checked here unless
+  /// `icrc_is_proved`.
+  RxVerdict on_frame(Time now, ByteView frame, bool icrc_is_proved = false);
   void on_timer(Time now);
 
   // Effects out.

@@ -48,7 +48,7 @@ struct Nic::Impl {
   void fail_users_of_overflowed_cqs(Time now);
 
   // nic_receive.cpp
-  RxVerdict receive(Time now, ByteView frame);
+  RxVerdict receive(Time now, ByteView frame, bool icrc_is_proved);
   RxVerdict dispatch(Time now, const roce::RoceFrame& frame, const ib::PacketView& packet);
   RxVerdict deliver(Time now, Qp& qp, const ib::PacketView& packet);
 

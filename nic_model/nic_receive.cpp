@@ -39,11 +39,11 @@ bool takes_responses(QpState state) { return state == QpState::rts || state == Q
 
 }  // namespace
 
-RxVerdict Nic::on_frame(Time now, ByteView frame) {
+RxVerdict Nic::on_frame(Time now, ByteView frame, bool icrc_is_proved) {
   impl_->counters.add(Counter::rcvd_pkts);
   impl_->counters.add(Counter::rx_bytes, frame.size());
   impl_->addressee = nullptr;
-  const RxVerdict verdict = impl_->receive(now, frame);
+  const RxVerdict verdict = impl_->receive(now, frame, icrc_is_proved);
   if (verdict.counter) {
     impl_->counters.add(*verdict.counter);
   }
@@ -56,7 +56,7 @@ RxVerdict Nic::on_frame(Time now, ByteView frame) {
   return verdict;
 }
 
-RxVerdict Nic::Impl::receive(Time now, ByteView bytes) {
+RxVerdict Nic::Impl::receive(Time now, ByteView bytes, bool icrc_is_proved) {
   const auto frame = roce::parse_frame(bytes);
   if (!frame) {
     const bool foreign = frame.error().kind == roce::FrameError::Kind::not_roce;
@@ -64,7 +64,7 @@ RxVerdict Nic::Impl::receive(Time now, ByteView bytes) {
                            foreign ? Counter::rx_drop_not_roce : Counter::rx_drop_malformed,
                            frame.error().expected, frame.error().got);
   }
-  const std::uint32_t computed = frame->computed_icrc();
+  const std::uint32_t computed = icrc_is_proved ? frame->wire_icrc() : frame->computed_icrc();
   if (computed != frame->wire_icrc()) {
     return RxVerdict::drop(RxCheck::icrc, Counter::rx_icrc_encapsulated, computed,
                            frame->wire_icrc());

@@ -66,13 +66,8 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
   [[nodiscard]] nic::Nic& nic() { return nic_; }
   [[nodiscard]] const Port& port() const { return *port_; }
 
-  RxVerdict on_frame(ByteView frame) override {
-    const RxVerdict verdict = nic_.on_frame(now_, frame);
-    if (tells_verdicts_) {
-      log_.on_verdict(frame, verdict);
-    }
-    return verdict;
-  }
+  RxVerdict on_frame(ByteView frame) override { return take_frame(frame, false); }
+  RxVerdict on_proved_frame(ByteView frame) override { return take_frame(frame, true); }
 
   void before_fork() override;
   void after_fork_in_parent() override;
@@ -93,6 +88,13 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
     /// The answers to what is received wait for the next batch (answer_patience.h).
     send_then_receive,
   };
+  RxVerdict take_frame(ByteView frame, bool icrc_is_proved) {
+    const RxVerdict verdict = nic_.on_frame(now_, frame, icrc_is_proved);
+    if (tells_verdicts_) {
+      log_.on_verdict(frame, verdict);
+    }
+    return verdict;
+  }
   /// Receives, serves timers, sends, tells events.
   Batch run_batch(Order order);
   std::uint32_t receive();

@@ -68,6 +68,8 @@ void HostPort::on_udp_frame(ByteView frame, bool icrc_is_good) {
   // What is corrupt may name any queue pair: it is counted here, whosever it was.
   if (const auto qpn = icrc_is_good ? foreign_qpn(frame) : std::nullopt) {
     hand_over(frame, *qpn);
+  } else if (icrc_is_good) {
+    handler_->on_proved_frame(frame);
   } else {
     handler_->on_frame(frame);
   }

@@ -21,6 +21,9 @@ class FrameHandler {
  public:
   virtual ~FrameHandler() = default;
   virtual RxVerdict on_frame(ByteView frame) = 0;
+  /// The same for a frame whose ICRC the port has found to be right: saves doing so again. Whoever
+  /// may change frames on the way leaves this as it is.
+  virtual RxVerdict on_proved_frame(ByteView frame) { return on_frame(frame); }
 };
 
 // What a port did besides sending and receiving: X(identifier), as with VERBENA_COUNTERS.

@@ -45,6 +45,16 @@ bool is_rc_request(Opcode opcode) {
 
 }  // namespace
 
+TEST_CASE("an ICRC is checked, unless the port has proved that it is right") {
+  const bool proved = GENERATE(false, true);
+  ScriptedPeer peer;
+  auto frame =
+      peer.frame_around(packet_of(peer, static_cast<unsigned>(Opcode::rc_write_only), 0, 60));
+  frame.back() ^= std::byte{1};
+  const RxVerdict verdict = peer.host.nic.on_frame(peer.now(), frame, proved);
+  CHECK((verdict.check == RxCheck::icrc) == !proved);
+}
+
 TEST_CASE(
     "any opcode at any length is survived, and reaches the queue pair only as an RC request") {
   std::optional<ScriptedPeer> peer(std::in_place);
