@@ -14,6 +14,7 @@
 namespace verbena::verbs {
 namespace {
 
+static_assert(std::is_unsigned_v<std::underlying_type_t<ibv_wr_opcode>>);
 static_assert(static_cast<int>(WrOpcode::rdma_write) == IBV_WR_RDMA_WRITE);
 static_assert(static_cast<int>(WrOpcode::send_with_imm) == IBV_WR_SEND_WITH_IMM);
 static_assert(static_cast<int>(WrOpcode::rdma_read) == IBV_WR_RDMA_READ);
@@ -25,8 +26,11 @@ static_assert(static_cast<int>(WrOpcode::send_with_inv) == IBV_WR_SEND_WITH_INV)
 constexpr std::size_t sges_max = 32;
 using SgeRoom = std::array<Sge, sges_max>;
 
-Result<std::span<const Sge>, PostError> translate(const ibv_sge* list, int count, SgeRoom& room) {
-  if (count < 0 || static_cast<std::size_t>(count) > room.size()) {
+/// A program that says it has more than the `most` its queue was created for may have less: nothing
+/// of the list is read then.
+Result<std::span<const Sge>, PostError> translate(const ibv_sge* list, int count,
+                                                  std::uint32_t most, SgeRoom& room) {
+  if (count < 0 || static_cast<std::uint32_t>(count) > most) {
     return std::unexpected(PostError::too_many_sges);
   }
   const auto sges = std::span(room).first(static_cast<std::size_t>(count));
@@ -38,15 +42,17 @@ Result<std::span<const Sge>, PostError> translate(const ibv_sge* list, int count
 
 Result<void, PostError> post_one(nic::Nic& nic, Time now, QueuePair& qp, const ibv_send_wr& wr) {
   SgeRoom room;
-  const auto sges = translate(wr.sg_list, wr.num_sge, room);
+  const std::uint32_t most = nic::qp_caps(*qp.nic_qp).send_sge_max;
+  const auto sges = translate(wr.sg_list, wr.num_sge, most, room);
   if (!sges) {
     return std::unexpected(sges.error());
   }
-  if (wr.opcode < IBV_WR_RDMA_WRITE || wr.opcode > IBV_WR_SEND_WITH_INV) {
+  const auto opcode = number_in(wr.opcode);
+  if (opcode > IBV_WR_SEND_WITH_INV) {
     return std::unexpected(PostError::opcode_unsupported);
   }
   SendWr request{.wr_id = wr.wr_id,
-                 .opcode = static_cast<WrOpcode>(wr.opcode),
+                 .opcode = static_cast<WrOpcode>(opcode),
                  .signaled = (wr.send_flags & IBV_SEND_SIGNALED) != 0,
                  .solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0,
                  .fence = (wr.send_flags & IBV_SEND_FENCE) != 0,
@@ -75,7 +81,8 @@ Result<void, PostError> post_one(nic::Nic& nic, Time now, QueuePair& qp, const i
 
 Result<void, PostError> post_one(nic::Nic& nic, Time now, QueuePair& qp, const ibv_recv_wr& wr) {
   SgeRoom room;
-  const auto sges = translate(wr.sg_list, wr.num_sge, room);
+  const std::uint32_t most = nic::qp_caps(*qp.nic_qp).recv_sge_max;
+  const auto sges = translate(wr.sg_list, wr.num_sge, most, room);
   if (!sges) {
     return std::unexpected(sges.error());
   }

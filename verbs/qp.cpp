@@ -97,7 +97,7 @@ Created<ibv_qp> create_qp(ibv_pd* base_pd, ibv_qp_init_attr& attr,
   if (context.is_dead()) {
     return failed(EIO);
   }
-  if (attr.qp_type != IBV_QPT_RC || attr.srq != nullptr) {
+  if (number_in(attr.qp_type) != IBV_QPT_RC || attr.srq != nullptr) {
     return failed(EOPNOTSUPP);
   }
   const auto is_ours = [&](ibv_cq* cq) {
@@ -158,15 +158,15 @@ ibv_ah_attr address_vector_to(const nic::AddressVector& av) {
 /// not looked at by the Nic.
 nic::QpAttr attr_from(const ibv_qp_attr& from) {
   nic::QpAttr to;
-  to.state = static_cast<nic::QpState>(from.qp_state);
-  to.cur_state = static_cast<nic::QpState>(from.cur_qp_state);
+  to.state = static_cast<nic::QpState>(number_in(from.qp_state));
+  to.cur_state = static_cast<nic::QpState>(number_in(from.cur_qp_state));
   to.en_sqd_async_notify = from.en_sqd_async_notify != 0;
   to.access_flags = Access{from.qp_access_flags};
   to.pkey_index = from.pkey_index;
   to.port = from.port_num;
   to.qkey = Qkey{from.qkey};
   to.av = address_vector_from(from.ah_attr);
-  to.path_mtu = static_cast<nic::Mtu>(from.path_mtu);
+  to.path_mtu = static_cast<nic::Mtu>(number_in(from.path_mtu));
   to.timeout = from.timeout;
   to.retry_cnt = from.retry_cnt;
   to.rnr_retry = from.rnr_retry;
@@ -205,10 +205,10 @@ ibv_qp_attr attr_to(const nic::QpAttr& from) {
 
 /// What the casts of attr_from() can't carry over.
 bool enumerators_exist(const ibv_qp_attr& attr, unsigned mask) {
-  const bool state_exists = attr.qp_state >= IBV_QPS_RESET && attr.qp_state <= IBV_QPS_ERR;
-  const bool current_exists =
-      attr.cur_qp_state >= IBV_QPS_RESET && attr.cur_qp_state <= IBV_QPS_ERR;
-  const bool mtu_exists = attr.path_mtu >= IBV_MTU_256 && attr.path_mtu <= IBV_MTU_4096;
+  const bool state_exists = number_in(attr.qp_state) <= IBV_QPS_ERR;
+  const bool current_exists = number_in(attr.cur_qp_state) <= IBV_QPS_ERR;
+  const auto mtu = number_in(attr.path_mtu);
+  const bool mtu_exists = mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096;
   return ((mask & IBV_QP_STATE) == 0 || state_exists) &&
          ((mask & IBV_QP_CUR_STATE) == 0 || current_exists) &&
          ((mask & IBV_QP_PATH_MTU) == 0 || mtu_exists);

@@ -52,10 +52,10 @@ int echo(const std::string& path, Qpn partner, const Rendezvous& rendezvous, std
   return done && !handler.failed ? 0 : 1;
 }
 
-TEST_CASE("two processes exchange 100000 frames both ways, whole and in order") {
+TEST_CASE("two processes exchange 30000 frames both ways, whole and in order") {
   const TemporaryDirectory directory;
   const std::string path = directory / "a.fabric";
-  constexpr std::uint64_t count = 100'000;
+  constexpr std::uint64_t count = 30'000;
   const PortWithQpns own = open_port(path);
   const Rendezvous rendezvous;
   const pid_t child = in_child([&] { return echo(path, own.first, rendezvous, count); });
