@@ -131,6 +131,9 @@ MUTANTS = [
     Mutant("answers go to memory that must not be written", REQUESTER,
            "return wqe.wants_data() ? Access::local_write : Access::none;",
            "return Access::none;"),
+    Mutant("bad local memory completes as another error", REQUESTER,
+           ".status = length_fits ? WcStatus::loc_prot_err : WcStatus::loc_len_err};",
+           ".status = length_fits ? WcStatus::loc_qp_op_err : WcStatus::loc_len_err};"),
     # The way in.
     Mutant("reserved bits are part of the QP number", RECEIVE,
            "qps.find(packet.dest_qpn())",
