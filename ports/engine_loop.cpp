@@ -110,6 +110,8 @@ EngineLoop::~EngineLoop() {
 }
 
 Result<void, int> EngineLoop::start() {
+  // Who has opened a device can be seen from then on.
+  publish_statistics();
   // Signals are for the program's own threads.
   sigset_t all;
   sigset_t before;
