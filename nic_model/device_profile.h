@@ -26,6 +26,10 @@ struct DeviceProfile {
   std::uint32_t cqe_max = (1U << 22) - 1;
   std::uint32_t mr_max = 1U << 20;
   std::uint32_t pd_max = 1U << 16;
+  std::uint32_t ah_max = 1U << 20;
+  /// Multicast groups of the device, and queue pairs in one group.
+  std::uint32_t mcast_group_max = 64;
+  std::uint32_t mcast_group_qp_max = 256;
   /// Outstanding RDMA READs and atomics of a QP, as responder and as initiator (IBTA: 8 bits).
   std::uint8_t qp_rd_atom_max = 128;
   std::uint32_t inline_bytes_max = 1024;

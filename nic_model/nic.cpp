@@ -21,7 +21,8 @@ Nic::ObjectCounts Nic::object_counts() const {
   return {.pds = static_cast<std::uint32_t>(impl_->pds.size()),
           .mrs = impl_->memory.count(),
           .cqs = static_cast<std::uint32_t>(impl_->cqs.size()),
-          .qps = impl_->qps.count()};
+          .qps = impl_->qps.count(),
+          .ahs = static_cast<std::uint32_t>(impl_->ahs.size())};
 }
 
 std::size_t Nic::list_qps(std::span<const Qp*> room) const {
@@ -145,7 +146,8 @@ Cq* Nic::poll_cq_notification() {
 void Nic::on_timer(Time now) {
   while (Qp* const qp = impl_->timers.pop_due(now)) {
     auto env = impl_->env(now, *qp);
-    impl_->fail(env, *qp, qp->requester.on_timer(env));
+    // Only reliable connections have timers.
+    impl_->fail(env, *qp, std::get<RcHalves>(qp->transport).requester.on_timer(env));
     impl_->update_timer(*qp);
     impl_->mark_ready(*qp);
   }
@@ -159,6 +161,6 @@ QpType type_of(const Qp& qp) { return qp.type; }
 const QpCaps& qp_caps(const Qp& qp) { return qp.caps; }
 std::uintptr_t cookie_of(const Qp& qp) { return qp.cookie; }
 const Counters& counters_of(const Qp& qp) { return qp.counters; }
-std::size_t send_room(const Qp& qp) { return qp.requester.room(); }
+std::size_t send_room(const Qp& qp) { return room_to_send(qp); }
 
 }  // namespace verbena::nic

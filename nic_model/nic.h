@@ -5,11 +5,12 @@
 //
 //   commands       create_*, modify_*, destroy_*, post_*, req_notify_cq
 //   events in      on_frame(now, frame), on_timer(now)
-//   effects out    poll_transmit(now, sink), poll_event(), poll_cq_notification(); completions in
-//   CQs next deadline  next_timeout()
+//   effects out    poll_transmit(now, sink), poll_event(), poll_cq_notification(),
+//                  poll_membership(); completions in CQs
+//   next deadline  next_timeout()
 //
 // After any command or event, call poll_transmit() until it returns idle (or blocked), then
-// poll_event() and poll_cq_notification() until they are empty, then sleep until next_timeout().
+// the other polls until they are empty, then sleep until next_timeout().
 // `now` must never go backwards.
 //
 // Objects belong to the Nic and live until their destroy call; the references that creation returns
@@ -35,6 +36,7 @@
 
 namespace verbena::nic {
 
+class Ah;
 class Qp;
 
 /// A protection domain: a number and the count of objects in it.
@@ -99,6 +101,14 @@ class NicObserver {
   virtual void on_qp_change(const Qp& qp, const QpChange& change) = 0;
 };
 
+/// Frames that no queue pair number of ours names came to be of interest, or ceased to be: those to
+/// a multicast group, or those to QPN 1 of one of our own addresses. A port that chooses what it
+/// lets through has to let these through.
+struct Membership {
+  Gid gid;
+  bool joined = false;
+};
+
 enum class TransmitStatus : std::uint8_t {
   /// Nothing left to send now.
   idle,
@@ -122,7 +132,7 @@ class Nic {
   [[nodiscard]] const Counters& counters() const;
   /// Objects alive, for leak checks and reports.
   struct ObjectCounts {
-    std::uint32_t pds = 0, mrs = 0, cqs = 0, qps = 0;
+    std::uint32_t pds = 0, mrs = 0, cqs = 0, qps = 0, ahs = 0;
   };
   [[nodiscard]] ObjectCounts object_counts() const;
   /// The first queue pairs, as many as `room` holds; returns how many it wrote.
@@ -146,7 +156,9 @@ class Nic {
   // Commands: queue pairs.
   /// QPNs [first, first + count) may be given to QPs created from now on.
   void add_qpn_block(Qpn first, std::uint32_t count);
-  /// Caps may come out larger than asked for; qp_caps() tells.
+  /// Caps may come out larger than asked for; qp_caps() tells. The one queue pair of type gsi gets
+  /// QPN 1; where several Nics share an address, each that has one is given a copy of every frame
+  /// to it, so its consumer ignores what is not its own.
   [[nodiscard]] Result<Qp*, NicError> create_qp(Pd& pd, const QpInitAttr& attr);
   /// `mask` is of qp_attr_mask: checked against the table of required and optional attributes.
   /// To RESET takes completions away that nobody has polled, as destroy_qp() does.
@@ -161,6 +173,17 @@ class Nic {
   [[nodiscard]] Result<void, PostError> post_send(Time now, Qp& qp, const SendWr& wr);
   [[nodiscard]] Result<void, PostError> post_recv(Time now, Qp& qp, const RecvWr& wr);
 
+  // Commands: datagrams.
+  [[nodiscard]] Result<Ah*, NicError> create_ah(Pd& pd, const AddressVector& av);
+  /// Requests that were posted with it may still wait: they are sent all the same.
+  void destroy_ah(Ah& ah);
+  /// Datagrams to the group come to `qp`, which must be UD. A queue pair that is attached can't be
+  /// destroyed.
+  [[nodiscard]] Result<void, NicError> attach_multicast(Qp& qp, const Gid& group);
+  [[nodiscard]] Result<void, NicError> detach_multicast(Qp& qp, const Gid& group);
+  /// From all its groups.
+  void detach_multicast(Qp& qp);
+
   // Events in.
   /// A whole Ethernet frame without FCS. Its bytes are read during the call only. Some ports have
   /// to compute the ICRC themselves (proto/roce/icrc_solve.h); it is checked here unless
@@ -174,6 +197,7 @@ class Nic {
   [[nodiscard]] std::optional<AsyncEvent> poll_event();
   /// The next CQ whose armed notification fired.
   [[nodiscard]] Cq* poll_cq_notification();
+  [[nodiscard]] std::optional<Membership> poll_membership();
 
   /// When on_timer() wants to be called; time_never if nothing waits.
   [[nodiscard]] Time next_timeout() const;
@@ -182,6 +206,10 @@ class Nic {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// What is public about an address handle.
+/// What a SendWr takes.
+[[nodiscard]] const AddressHandle& handle_of(const Ah& ah);
 
 // What is public about a queue pair.
 [[nodiscard]] Qpn qpn_of(const Qp& qp);

@@ -2,6 +2,7 @@
 //
 //   nic.cpp           construction, getters, resources, events
 //   nic_qp.cpp        creating, modifying and destroying queue pairs; their errors
+//   nic_address.cpp   address handles, multicast groups, who takes what has no owner
 //   nic_receive.cpp   a frame's way in: the checks before a queue pair's own
 //   nic_transmit.cpp  posts, the scheduler, a packet's way out
 #pragma once
@@ -11,10 +12,13 @@
 #include <memory>
 #include <vector>
 
+#include "nic_model/address.h"
 #include "nic_model/memory_table.h"
+#include "nic_model/multicast.h"
 #include "nic_model/nic.h"
 #include "nic_model/qp.h"
 #include "nic_model/qp_table.h"
+#include "nic_model/qp_transport.h"
 #include "nic_model/timer_queue.h"
 #include "proto/roce/decap.h"
 
@@ -44,20 +48,28 @@ struct Nic::Impl {
   void tell_observer(const Qp& qp, QpState from, QpChange::Cause cause,
                      WcStatus status = WcStatus::success) const;
   void enter_error(Time now, Qp& qp);
+  void enter_send_queue_error(Time now, Qp& qp);
   void check_drained(Qp& qp);
   void fail_users_of_overflowed_cqs(Time now);
+
+  // nic_address.cpp
+  void tell_gsi_addresses(bool joined);
+  void leave_group(const Gid& group, Qp& qp);
 
   // nic_receive.cpp
   RxVerdict receive(Time now, ByteView frame, bool icrc_is_proved);
   RxVerdict dispatch(Time now, const roce::RoceFrame& frame, const ib::PacketView& packet);
-  RxVerdict deliver(Time now, Qp& qp, const ib::PacketView& packet);
+  RxVerdict dispatch_to_group(Time now, const roce::RoceFrame& frame, const ib::PacketView& packet);
+  RxVerdict deliver(Time now, Qp& qp, const roce::RoceFrame& frame, const ib::PacketView& packet);
+  RxVerdict deliver_request(Time now, Qp& qp, const roce::RoceFrame& frame,
+                            const ib::PacketView& packet);
 
   // nic_transmit.cpp
   void mark_ready(Qp& qp);
   void unmark_ready(Qp& qp);
   TransmitStatus transmit(Time now, FrameSink& sink, std::uint32_t frames_max);
   ib::TransmitResult transmit_one(Time now, Qp& qp, FrameSink& sink, std::uint32_t& frames_max);
-  void update_timer(Qp& qp) { timers.schedule(qp, qp.requester.next_timeout()); }
+  void update_timer(Qp& qp) { timers.schedule(qp, nic::next_timeout(qp)); }
 
   const DeviceProfile profile;
   const NicConfig config;
@@ -67,15 +79,18 @@ struct Nic::Impl {
   std::uint32_t next_pd = 1;
   Cq::Signals cq_signals;
   std::vector<std::unique_ptr<Cq>> cqs;
+  std::vector<boost::intrusive_ptr<Ah>> ahs;
   QpTable qps;
   /// Whose the frame is that is being received, once that is known.
   Qp* addressee = nullptr;
+  MulticastTable multicast;
   TimerQueue timers;
   using ReadyList = boost::intrusive::list<
       Qp, boost::intrusive::member_hook<Qp, boost::intrusive::list_member_hook<>, &Qp::ready_hook>>;
   ReadyList ready;
   std::deque<AsyncEvent> events;
   NicObserver* observer = nullptr;
+  std::deque<Membership> memberships;
 };
 
 }  // namespace verbena::nic

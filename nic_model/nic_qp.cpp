@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "nic_model/address.h"
 #include "nic_model/nic_impl.h"
 #include "nic_model/qp_state_table.h"
-#include "proto/ib_bth/aeth.h"
-#include "proto/roce/gid.h"
+#include "nic_model/qp_transport.h"
 #include "proto/roce/sport.h"
 
 namespace verbena::nic {
@@ -33,14 +33,6 @@ bool attributes_are_valid(const DeviceProfile& profile, const NicConfig& config,
          !(given(m::max_qp_rd_atomic) && attr.max_rd_atomic > rd_atomic_max) &&
          !(given(m::max_dest_rd_atomic) && attr.max_dest_rd_atomic > rd_atomic_max) &&
          !(given(m::dest_qpn) && to_value(attr.dest_qpn) > qpn_mask);
-}
-
-/// An address vector can be used: a GRH as RoCE wants it, a GID of ours, a peer of the same kind.
-bool address_is_valid(const NicConfig& config, const AddressVector& av) {
-  return av.has_grh && av.port == 1 && av.sgid_index < config.gids.size() &&
-         config.gids[av.sgid_index].type == GidEntry::Type::roce_v2 &&
-         roce::ipv4_from_gid(config.gids[av.sgid_index].gid).has_value() &&
-         roce::ipv4_from_gid(av.dgid).has_value();
 }
 
 /// As rdma-core's drivers for hardware do it (mlx5: __mlx5_cq_clean()).
@@ -74,72 +66,20 @@ void apply(QpAttr& to, const QpAttr& from, std::uint32_t mask) {
   copy(m::dest_qpn, &QpAttr::dest_qpn);
 }
 
-ib::RcConnection connection_of(const Qp& qp) {
-  return {.dest_qpn = qp.attr.dest_qpn,
-          .pkey = pkey_default,
-          .pd = qp.pd.id,
-          .mtu_bytes = mtu_bytes(qp.attr.path_mtu)};
-}
-
-ib::RcRequesterConfig requester_config(const Qp& qp, const NicConfig& config) {
-  auto timeout = ib::ack_timeout(qp.attr.timeout);
-  if (timeout) {
-    timeout = std::max(*timeout, config.ack_timeout_min);
-  }
-  return {.first_psn = qp.attr.sq_psn,
-          .ack_timeout = timeout,
-          .retry_cnt = qp.attr.retry_cnt,
-          .rnr_retry = qp.attr.rnr_retry,
-          .max_rd_atomic = qp.attr.max_rd_atomic};
-}
-
-ib::RcResponderConfig responder_config(const Qp& qp) {
-  return {.first_psn = qp.attr.rq_psn,
-          .max_dest_rd_atomic = qp.attr.max_dest_rd_atomic,
-          .min_rnr_timer = qp.attr.min_rnr_timer,
-          .access = qp.attr.access_flags};
-}
-
-/// Lays out the headers of every packet to the peer.
+/// Lays out the headers of every packet to the peer of a connection.
 void set_path(Qp& qp, const NicConfig& config) {
-  const AddressVector& av = qp.attr.av;
-  // A hop limit of 0 is what programs leave that don't care; 64 is the usual default (RFC 1700).
-  constexpr std::uint8_t hop_limit_default = 64;
-  const Gid& source = config.gids[av.sgid_index].gid;
-  qp.encapsulation.emplace(roce::Path{
-      .version = roce::Version::v2_ipv4,
-      .destination_mac = mac_of(*roce::ipv4_from_gid(av.dgid)),
-      .source_mac = mac_of(*roce::ipv4_from_gid(source)),
-      .source = source,
-      .destination = av.dgid,
-      .traffic_class = av.traffic_class,
-      .hop_limit = av.hop_limit == 0 ? hop_limit_default : av.hop_limit,
-      .flow_label = av.flow_label,
-      .identification = 0,
-      .udp_source_port = av.flow_label != 0 ? roce::udp_source_port(av.flow_label)
-                                            : roce::udp_source_port(qp.qpn, qp.attr.dest_qpn)});
-  const roce::Path& path = qp.encapsulation->path();
-  qp.route = {.source = source,
-              .destination = av.dgid,
-              .destination_qpn = qp.attr.dest_qpn,
-              .traffic_class = path.traffic_class,
-              .hop_limit = path.hop_limit};
+  const Way way = make_way(config, qp.attr.av, roce::udp_source_port(qp.qpn, qp.attr.dest_qpn));
+  qp.encapsulation.emplace(way.encapsulation);
+  qp.route = way.route;
+  qp.route.destination_qpn = qp.attr.dest_qpn;
 }
 
 }  // namespace
-
-inet::MacAddress mac_of(inet::Ipv4Address address) {
-  // 02 in the first byte: locally administered (IEEE 802-2014, 8.4).
-  return {{0x02, 0x00, address.bytes[0], address.bytes[1], address.bytes[2], address.bytes[3]}};
-}
 
 void Nic::add_qpn_block(Qpn first, std::uint32_t count) { impl_->qps.add_block(first, count); }
 
 Result<Qp*, NicError> Nic::create_qp(Pd& pd, const QpInitAttr& attr) {
   const DeviceProfile& limits = impl_->profile;
-  if (attr.type != QpType::rc) {
-    return std::unexpected(NicError::unsupported);
-  }
   if (attr.send_cq == nullptr || attr.recv_cq == nullptr ||
       attr.caps.send_wr_max > limits.qp_wr_max || attr.caps.recv_wr_max > limits.qp_wr_max ||
       attr.caps.send_sge_max > limits.sge_max || attr.caps.recv_sge_max > limits.sge_max ||
@@ -149,7 +89,10 @@ Result<Qp*, NicError> Nic::create_qp(Pd& pd, const QpInitAttr& attr) {
   if (impl_->qps.count() >= limits.qp_max) {
     return std::unexpected(NicError::limit_reached);
   }
-  const auto qpn = impl_->qps.take_number();
+  if (attr.type == QpType::gsi && find_qp(qpn_gsi) != nullptr) {
+    return std::unexpected(NicError::busy);
+  }
+  const auto qpn = attr.type == QpType::gsi ? qpn_gsi : impl_->qps.take_number();
   if (!qpn) {
     return std::unexpected(NicError::qpns_exhausted);
   }
@@ -157,10 +100,19 @@ Result<Qp*, NicError> Nic::create_qp(Pd& pd, const QpInitAttr& attr) {
   ++pd.users;
   ++qp.send_cq.users;
   ++qp.recv_cq.users;
+  if (attr.type == QpType::gsi) {
+    impl_->tell_gsi_addresses(true);
+  }
   return &qp;
 }
 
 Result<void, NicError> Nic::destroy_qp(Qp& qp) {
+  if (!impl_->multicast.groups_of(qp).empty()) {
+    return std::unexpected(NicError::busy);
+  }
+  if (qp.type == QpType::gsi) {
+    impl_->tell_gsi_addresses(false);
+  }
   --qp.pd.users;
   --qp.send_cq.users;
   --qp.recv_cq.users;
@@ -198,10 +150,10 @@ QpAttr Nic::query_qp(const Qp& qp) const {
   QpAttr attr = qp.attr;
   attr.cur_state = attr.state;
   if (attr.state == QpState::rts || attr.state == QpState::sqd) {
-    attr.sq_psn = qp.requester.next_psn();
+    attr.sq_psn = next_send_psn(qp);
   }
   if (attr.state != QpState::reset && attr.state != QpState::init) {
-    attr.rq_psn = qp.responder.expected_psn();
+    attr.rq_psn = expected_psn(qp).value_or(attr.rq_psn);
   }
   return attr;
 }
@@ -215,8 +167,7 @@ void Nic::Impl::set_state(Time now, Qp& qp, QpState to) {
   }
   switch (to) {
     case QpState::reset:
-      qp.requester.reset();
-      qp.responder.reset();
+      nic::reset(qp);
       qp.attr = QpAttr{};
       qp.encapsulation.reset();
       qp.comm_est_due = qp.sq_drained_due = false;
@@ -227,24 +178,24 @@ void Nic::Impl::set_state(Time now, Qp& qp, QpState to) {
     case QpState::init:
       break;
     case QpState::rtr:
-      qp.responder.activate(connection_of(qp), responder_config(qp));
-      qp.comm_est_due = true;
+      activate_responder(qp, config);
+      // Datagrams establish nothing.
+      qp.comm_est_due = !is_datagram(qp.type);
       break;
     case QpState::rts:
       qp.comm_est_due = qp.sq_drained_due = false;
-      qp.responder.reconfigure(responder_config(qp));
+      reconfigure(qp, config);
       if (from == QpState::rtr) {
-        qp.requester.activate(connection_of(qp), requester_config(qp, config));
-      } else {
-        qp.requester.reconfigure(requester_config(qp, config));
+        activate_requester(qp, config);
+      } else if (from == QpState::sqe) {
+        resume_requester(qp);
       }
-      qp.requester.set_draining(false);
+      set_draining(qp, false);
       mark_ready(qp);
       break;
     case QpState::sqd:
-      qp.responder.reconfigure(responder_config(qp));
-      qp.requester.reconfigure(requester_config(qp, config));
-      qp.requester.set_draining(true);
+      reconfigure(qp, config);
+      set_draining(qp, true);
       qp.sq_drained_due = from != QpState::sqd ? qp.attr.en_sqd_async_notify : qp.sq_drained_due;
       check_drained(qp);
       break;
@@ -260,9 +211,17 @@ void Nic::Impl::set_state(Time now, Qp& qp, QpState to) {
 void Nic::Impl::enter_error(Time now, Qp& qp) {
   qp.attr.state = QpState::err;
   auto transport = env(now, qp);
-  qp.requester.flush(transport);
-  qp.responder.flush(transport);
+  nic::flush(qp, transport);
   qp.comm_est_due = qp.sq_drained_due = false;
+  fail_users_of_overflowed_cqs(now);
+}
+
+/// IBTA vol 1, 10.3.1.6: what is posted to the send queue is flushed; the receive queue works on.
+void Nic::Impl::enter_send_queue_error(Time now, Qp& qp) {
+  qp.attr.state = QpState::sqe;
+  auto transport = env(now, qp);
+  flush_requester(qp, transport);
+  qp.sq_drained_due = false;
   fail_users_of_overflowed_cqs(now);
 }
 
@@ -271,11 +230,16 @@ void Nic::Impl::fail(const ib::TransportEnv& env, Qp& qp, ib::QpFailure failure)
   if (failure == ib::QpFailure::none || from == QpState::err) {
     return;
   }
-  enter_error(env.now, qp);
+  if (failure == ib::QpFailure::send_queue_error) {
+    enter_send_queue_error(env.now, qp);
+  } else {
+    enter_error(env.now, qp);
+  }
   switch (failure) {
     case ib::QpFailure::none:
       break;
     case ib::QpFailure::told_by_completion:
+    case ib::QpFailure::send_queue_error:
       tell_observer(qp, from, QpChange::Cause::completion_error, env.ended_with);
       break;
     case ib::QpFailure::request_error:
@@ -297,7 +261,7 @@ void Nic::Impl::tell_observer(const Qp& qp, QpState from, QpChange::Cause cause,
 }
 
 void Nic::Impl::check_drained(Qp& qp) {
-  if (qp.sq_drained_due && qp.requester.is_drained()) {
+  if (qp.sq_drained_due && is_drained(qp)) {
     qp.sq_drained_due = false;
     raise({.type = AsyncEventType::sq_drained, .qp = &qp});
   }

@@ -22,12 +22,18 @@ bool pkeys_match(Pkey ours, Pkey theirs) {
 }
 
 /// The destination is in the GID table, for the version of RoCE that the frame has.
-bool is_ours(const NicConfig& config, const roce::RoceFrame& frame) {
+bool is_in_table(const NicConfig& config, const roce::RoceFrame& frame) {
   const auto type =
       frame.version == roce::Version::v1 ? GidEntry::Type::roce_v1 : GidEntry::Type::roce_v2;
   return std::ranges::any_of(config.gids, [&](const GidEntry& entry) {
     return entry.gid == frame.destination && entry.type == type;
   });
+}
+
+/// PCP of the VLAN tag (IEEE 802.1Q, 9.6), which stands for the service level; 0 without one.
+std::uint8_t priority_of(const roce::RoceFrame& frame) {
+  constexpr unsigned priority_shift = 13;
+  return static_cast<std::uint8_t>(frame.vlan_control.value_or(0) >> priority_shift);
 }
 
 bool takes_requests(QpState state) {
@@ -72,7 +78,8 @@ RxVerdict Nic::Impl::receive(Time now, ByteView bytes, bool icrc_is_proved) {
   if (frame->ecn() == ecn_congestion_experienced) {
     counters.add(Counter::np_ecn_marked_roce_packets);
   }
-  if (!is_ours(config, *frame)) {
+  const bool to_group = !multicast.members(frame->destination).empty();
+  if (!to_group && !is_in_table(config, *frame)) {
     return RxVerdict::drop(RxCheck::address, Counter::rx_drop_wrong_address);
   }
   const auto packet = ib::PacketView::parse(frame->transport);
@@ -82,7 +89,7 @@ RxVerdict Nic::Impl::receive(Time now, ByteView bytes, bool icrc_is_proved) {
                            unknown ? Counter::rx_drop_unknown_opcode : Counter::rx_drop_malformed,
                            packet.error().expected, packet.error().got);
   }
-  return dispatch(now, *frame, *packet);
+  return to_group ? dispatch_to_group(now, *frame, *packet) : dispatch(now, *frame, *packet);
 }
 
 RxVerdict Nic::Impl::dispatch(Time now, const roce::RoceFrame& frame,
@@ -93,17 +100,46 @@ RxVerdict Nic::Impl::dispatch(Time now, const roce::RoceFrame& frame,
                            to_value(packet.dest_qpn()));
   }
   addressee = qp;
-  const ib::OpcodeInfo& info = packet.info();
-  if (info.role == ib::Role::notification) {
+  if (packet.info().role == ib::Role::notification) {
     counters.add(Counter::rp_cnp_handled);
     return {};
   }
-  if (info.service != ib::Service::rc) {
+  return deliver(now, *qp, frame, packet);
+}
+
+/// Every queue pair of the group gets its copy (IBTA vol 1, 10.5.2.1). The verdict is that of the
+/// first that accepts, or else of the last.
+RxVerdict Nic::Impl::dispatch_to_group(Time now, const roce::RoceFrame& frame,
+                                       const ib::PacketView& packet) {
+  if (packet.dest_qpn() != qpn_multicast) {
+    return RxVerdict::drop(RxCheck::qp, Counter::rx_drop_unknown_qp, to_value(qpn_multicast),
+                           to_value(packet.dest_qpn()));
+  }
+  RxVerdict verdict = RxVerdict::drop(RxCheck::qp, Counter::rx_drop_unknown_qp);
+  for (Qp* const qp : multicast.members(frame.destination)) {
+    const RxVerdict one = deliver(now, *qp, frame, packet);
+    qp->count_received(frame.packet.size(), one.counter);
+    if (verdict.kind == RxVerdict::Kind::accepted) {
+      if (one.counter) {
+        counters.add(*one.counter);
+      }
+    } else {
+      verdict = one;
+    }
+  }
+  return verdict;
+}
+
+/// The checks of a queue pair that don't depend on its service's state machine.
+RxVerdict Nic::Impl::deliver(Time now, Qp& qp, const roce::RoceFrame& frame,
+                             const ib::PacketView& packet) {
+  const ib::OpcodeInfo& info = packet.info();
+  if (info.service != service_of(qp.type)) {
     return RxVerdict::drop(RxCheck::service, Counter::rx_drop_wrong_service,
-                           static_cast<std::uint64_t>(ib::Service::rc),
+                           static_cast<std::uint64_t>(service_of(qp.type)),
                            static_cast<std::uint64_t>(info.service));
   }
-  const QpState state = qp->attr.state;
+  const QpState state = qp.attr.state;
   if (info.is_request() ? !takes_requests(state) : !takes_responses(state)) {
     return RxVerdict::drop(RxCheck::qp_state, Counter::rx_drop_qp_state,
                            static_cast<std::uint64_t>(QpState::rts),
@@ -114,32 +150,44 @@ RxVerdict Nic::Impl::dispatch(Time now, const roce::RoceFrame& frame,
                            to_value(packet.bth().pkey()));
   }
   // IBTA vol 1, 9.6.1.2 (GRH checks): both GIDs are those of the queue pair's address vector.
-  if (frame.source != qp->route.destination || frame.destination != qp->route.source) {
+  if (!is_datagram(qp.type) &&
+      (frame.source != qp.route.destination || frame.destination != qp.route.source)) {
     return RxVerdict::drop(RxCheck::peer, Counter::rx_drop_wrong_peer);
   }
-  return deliver(now, *qp, packet);
+  if (info.is_request()) {
+    return deliver_request(now, qp, frame, packet);
+  }
+  auto transport = env(now, qp);
+  const auto outcome = std::get<RcHalves>(qp.transport).requester.on_response(transport, packet);
+  fail(transport, qp, outcome.failure);
+  check_drained(qp);
+  update_timer(qp);
+  mark_ready(qp);
+  return outcome.verdict;
 }
 
-/// Hands a packet to the half of the queue pair that it is for.
-RxVerdict Nic::Impl::deliver(Time now, Qp& qp, const ib::PacketView& packet) {
+/// A request, or a datagram, for the responder.
+RxVerdict Nic::Impl::deliver_request(Time now, Qp& qp, const roce::RoceFrame& frame,
+                                     const ib::PacketView& packet) {
   auto transport = env(now, qp);
   RxVerdict verdict;
-  if (packet.info().is_request()) {
-    const auto outcome = qp.responder.on_request(transport, packet);
-    if (qp.comm_est_due && outcome.verdict.kind == RxVerdict::Kind::accepted) {
-      qp.comm_est_due = false;
-      raise({.type = AsyncEventType::comm_est, .qp = &qp});
-    }
+  const auto take = [&](const auto& outcome) {
     fail(transport, qp, outcome.failure);
     verdict = outcome.verdict;
+  };
+  if (auto* const rc = std::get_if<RcHalves>(&qp.transport)) {
+    take(rc->responder.on_request(transport, packet));
+    mark_ready(qp);
+  } else if (auto* const uc = std::get_if<UcHalves>(&qp.transport)) {
+    take(uc->responder.on_request(transport, packet));
   } else {
-    const auto outcome = qp.requester.on_response(transport, packet);
-    fail(transport, qp, outcome.failure);
-    check_drained(qp);
-    update_timer(qp);
-    verdict = outcome.verdict;
+    take(std::get<UdHalves>(qp.transport)
+             .responder.on_datagram(transport, packet, frame.network_header(), priority_of(frame)));
   }
-  mark_ready(qp);
+  if (qp.comm_est_due && verdict.kind == RxVerdict::Kind::accepted) {
+    qp.comm_est_due = false;
+    raise({.type = AsyncEventType::comm_est, .qp = &qp});
+  }
   return verdict;
 }
 

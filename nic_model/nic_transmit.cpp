@@ -11,36 +11,71 @@ namespace {
 /// Packets that a queue pair may send before the next one has its turn.
 constexpr std::uint32_t quantum_packets = 16;
 
-/// Wraps what a queue pair sends into frames to its peer.
-class Encapsulator final : public PacketSink {
+/// Wraps transport packets into frames.
+class Encapsulator {
  public:
-  Encapsulator(Qp& qp, FrameSink& sink)
-      : encapsulation_(*qp.encapsulation), route_(qp.route), sink_(sink), counters_(qp.counters) {}
+  Encapsulator(FrameSink& sink, Counters& counters) : sink_(sink), counters_(counters) {}
 
-  MutableBytes reserve(std::size_t bytes) override {
+  /// Room for a packet of `bytes`. `encapsulation` is read again by commit().
+  MutableBytes reserve(const roce::Encapsulation& encapsulation, const FrameRoute& route,
+                       std::size_t bytes) {
+    encapsulation_ = &encapsulation;
     transport_bytes_ = bytes;
-    frame_ = sink_.reserve(route_, encapsulation_.frame_bytes(bytes));
+    frame_ = sink_.reserve(route, encapsulation.frame_bytes(bytes));
     if (frame_.empty()) {
       return {};
     }
-    return frame_.subspan(encapsulation_.prefix_bytes(), bytes);
+    return frame_.subspan(encapsulation.prefix_bytes(), bytes);
   }
 
-  void commit(const PacketNote& note) override {
-    encapsulation_.write_prefix(frame_, transport_bytes_, sink_.way_fields());
-    encapsulation_.finish(frame_, transport_bytes_);
+  void commit(const PacketNote& note) {
+    encapsulation_->write_prefix(frame_, transport_bytes_, sink_.way_fields());
+    encapsulation_->finish(frame_, transport_bytes_);
     counters_.add(Counter::sent_pkts);
     counters_.add(Counter::tx_bytes, frame_.size());
     sink_.commit(note);
   }
 
  private:
-  const roce::Encapsulation& encapsulation_;
-  const FrameRoute& route_;
   FrameSink& sink_;
   Counters& counters_;
+  const roce::Encapsulation* encapsulation_ = nullptr;
   MutableBytes frame_;
   std::size_t transport_bytes_ = 0;
+};
+
+/// To the peer of a connection.
+class ConnectionSink final : public PacketSink {
+ public:
+  ConnectionSink(const Qp& qp, FrameSink& sink, Counters& counters)
+      : qp_(qp), encapsulator_(sink, counters) {}
+
+  MutableBytes reserve(std::size_t bytes) override {
+    return encapsulator_.reserve(*qp_.encapsulation, qp_.route, bytes);
+  }
+  void commit(const PacketNote& note) override { encapsulator_.commit(note); }
+
+ private:
+  const Qp& qp_;
+  Encapsulator encapsulator_;
+};
+
+/// To whomever an address handle names.
+class AddressedSink final : public DatagramSink {
+ public:
+  AddressedSink(FrameSink& sink, Counters& counters) : encapsulator_(sink, counters) {}
+
+  MutableBytes reserve(const AddressHandle& to, Qpn destination_qpn, std::size_t bytes) override {
+    const Way& way = static_cast<const Ah&>(to).way;
+    FrameRoute route = way.route;
+    route.destination_qpn = destination_qpn;
+    route.may_be_lost = true;
+    return encapsulator_.reserve(way.encapsulation, route, bytes);
+  }
+  void commit(const PacketNote& note) override { encapsulator_.commit(note); }
+
+ private:
+  Encapsulator encapsulator_;
 };
 
 bool takes_sends(QpState state) {
@@ -54,11 +89,16 @@ Result<void, PostError> Nic::post_send(Time now, Qp& qp, const SendWr& wr) {
   if (!takes_sends(qp.attr.state)) {
     return std::unexpected(PostError::wrong_state);
   }
-  if (auto posted = qp.requester.post(wr); !posted) {
+  if (wr.address != nullptr && &static_cast<const Ah&>(*wr.address).pd != &qp.pd) {
+    return std::unexpected(PostError::bad_address);
+  }
+  if (auto posted = post(qp, wr); !posted) {
     return posted;
   }
   if (qp.attr.state == QpState::err) {
     impl_->enter_error(now, qp);
+  } else if (qp.attr.state == QpState::sqe) {
+    impl_->enter_send_queue_error(now, qp);
   } else {
     impl_->mark_ready(qp);
   }
@@ -69,7 +109,7 @@ Result<void, PostError> Nic::post_recv(Time now, Qp& qp, const RecvWr& wr) {
   if (qp.attr.state == QpState::reset) {
     return std::unexpected(PostError::wrong_state);
   }
-  if (auto posted = qp.responder.post(wr); !posted) {
+  if (auto posted = post(qp, wr); !posted) {
     return posted;
   }
   if (qp.attr.state == QpState::err) {
@@ -88,8 +128,8 @@ TransmitStatus Nic::poll_transmit(Time now, FrameSink& sink, std::uint32_t frame
 
 /// Puts a queue pair into the scheduler's list if it has something to send.
 void Nic::Impl::mark_ready(Qp& qp) {
-  const bool has_work = qp.responder.wants_transmit() || qp.requester.wants_transmit();
-  if (has_work && qp.encapsulation && !qp.ready_hook.is_linked()) {
+  const bool has_way = qp.encapsulation || is_datagram(qp.type);
+  if (has_way && !qp.ready_hook.is_linked() && wants_transmit(qp)) {
     ready.push_back(qp);
   }
 }
@@ -124,21 +164,33 @@ TransmitStatus Nic::Impl::transmit(Time now, FrameSink& sink, std::uint32_t fram
   return more ? TransmitStatus::more : is_blocked ? TransmitStatus::blocked : TransmitStatus::idle;
 }
 
-/// A queue pair's turn: answers before requests, because peers wait for them.
+/// A queue pair's turn.
 ib::TransmitResult Nic::Impl::transmit_one(Time now, Qp& qp, FrameSink& sink,
                                            std::uint32_t& frames_max) {
   auto transport = env(now, qp);
-  Encapsulator packets(qp, sink);
   std::uint32_t quantum = std::min(quantum_packets, frames_max);
   const std::uint32_t given = quantum;
-  const auto answered = qp.responder.poll_transmit(transport, packets, quantum);
-  fail(transport, qp, answered.failure);
-  ib::TransmitResult result = answered.result;
-  if (result == ib::TransmitResult::idle) {
-    const auto asked = qp.requester.poll_transmit(transport, packets, quantum);
-    fail(transport, qp, asked.failure);
-    result = asked.result;
-    update_timer(qp);
+  ib::TransmitResult result{};
+  const auto note = [&](const auto& transmitted) {
+    fail(transport, qp, transmitted.failure);
+    result = transmitted.result;
+  };
+  if (auto* const rc = std::get_if<RcHalves>(&qp.transport)) {
+    ConnectionSink packets(qp, sink, qp.counters);
+    // Answers before requests, because peers wait for them.
+    note(rc->responder.poll_transmit(transport, packets, quantum));
+    if (result == ib::TransmitResult::idle) {
+      note(rc->requester.poll_transmit(transport, packets, quantum));
+      update_timer(qp);
+    }
+  } else if (auto* const uc = std::get_if<UcHalves>(&qp.transport)) {
+    ConnectionSink packets(qp, sink, qp.counters);
+    note(uc->requester.poll_transmit(transport, packets, quantum));
+    check_drained(qp);
+  } else {
+    AddressedSink packets(sink, qp.counters);
+    note(std::get<UdHalves>(qp.transport).requester.poll_transmit(transport, packets, quantum));
+    check_drained(qp);
   }
   frames_max -= given - quantum;
   return result;

@@ -1,10 +1,14 @@
 // A queue pair as the Nic holds it: attributes, the two halves of its transport, and its places in
 // the scheduler's and the timer's queues. Private to nic_model/.
+//
+// What differs between the services is in Transport; qp_transport.h names what the Nic does with
+// all of them.
 #pragma once
 
 #include <boost/intrusive/list.hpp>
 #include <boost/intrusive/set.hpp>
 #include <optional>
+#include <variant>
 
 #include "base/ids.h"
 #include "base/time.h"
@@ -12,10 +16,37 @@
 #include "nic_model/types.h"
 #include "proto/ib_bth/rc_requester.h"
 #include "proto/ib_bth/rc_responder.h"
+#include "proto/ib_bth/uc_requester.h"
+#include "proto/ib_bth/uc_responder.h"
+#include "proto/ib_bth/ud_requester.h"
+#include "proto/ib_bth/ud_responder.h"
 #include "proto/packet_sink.h"
 #include "proto/roce/encap.h"
 
 namespace verbena::nic {
+
+/// The two state machines of a queue pair.
+template <class Requester, class Responder>
+struct Halves {
+  Halves(Qpn number, const QpInitAttr& init)
+      : requester(number,
+                  {.wr_max = init.caps.send_wr_max,
+                   .sge_max = init.caps.send_sge_max,
+                   .inline_bytes_max = init.caps.inline_bytes_max},
+                  init.signal_all, *init.send_cq),
+        responder(number, init.caps.recv_wr_max, init.caps.recv_sge_max, *init.recv_cq) {}
+
+  Requester requester;
+  Responder responder;
+};
+using RcHalves = Halves<ib::RcRequester, ib::RcResponder>;
+using UcHalves = Halves<ib::UcRequester, ib::UcResponder>;
+using UdHalves = Halves<ib::UdRequester, ib::UdResponder>;
+using Transport = std::variant<RcHalves, UcHalves, UdHalves>;
+
+[[nodiscard]] Transport make_transport(Qpn number, const QpInitAttr& init);
+/// What the queues hold, which may be more than was asked for.
+[[nodiscard]] QpCaps caps_of(const Transport& transport, const QpInitAttr& init);
 
 class Qp {
  public:
@@ -26,17 +57,8 @@ class Qp {
         send_cq(*init.send_cq),
         recv_cq(*init.recv_cq),
         cookie(init.cookie),
-        requester(number,
-                  {.wr_max = init.caps.send_wr_max,
-                   .sge_max = init.caps.send_sge_max,
-                   .inline_bytes_max = init.caps.inline_bytes_max},
-                  init.signal_all, *init.send_cq),
-        responder(number, init.caps.recv_wr_max, init.caps.recv_sge_max, *init.recv_cq),
-        caps({.send_wr_max = requester.limits().wr_max,
-              .recv_wr_max = responder.queue().wr_max(),
-              .send_sge_max = init.caps.send_sge_max,
-              .recv_sge_max = init.caps.recv_sge_max,
-              .inline_bytes_max = init.caps.inline_bytes_max}),
+        transport(make_transport(number, init)),
+        caps(caps_of(transport, init)),
         counters(&port_counters) {}
 
   /// The port has counted this already.
@@ -57,13 +79,12 @@ class Qp {
 
   /// What modify_qp() set; attr.state is the state.
   QpAttr attr;
-  ib::RcRequester requester;
-  ib::RcResponder responder;
+  Transport transport;
   const QpCaps caps;
   /// The part of the port's counters that is this queue pair's.
   Counters counters;
 
-  /// The way to the peer, from RTR on.
+  /// The way to the peer of a connection, from RTR on.
   std::optional<roce::Encapsulation> encapsulation;
   FrameRoute route;
 

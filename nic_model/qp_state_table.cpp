@@ -81,6 +81,9 @@ constexpr Row rows[] = {
 }  // namespace
 
 std::optional<TransitionRule> transition_rule(QpType type, QpState from, QpState to) {
+  if (type == QpType::gsi) {
+    type = QpType::ud;
+  }
   if (to == reset || to == err) {
     return TransitionRule{};
   }

@@ -7,6 +7,11 @@
 
 namespace verbena::nic {
 
+QpTable::QpTable() {
+  add_block(qpn_gsi, 1);
+  blocks_.back().reserved = true;
+}
+
 void QpTable::add_block(Qpn first, std::uint32_t count) {
   VERBENA_CHECK(std::uint64_t{to_value(first)} + count <= std::uint64_t{qpn_mask} + 1);
   Block& block = blocks_.emplace_back();
@@ -17,7 +22,7 @@ void QpTable::add_block(Qpn first, std::uint32_t count) {
 std::optional<Qpn> QpTable::take_number() {
   for (Block& block : blocks_) {
     const auto size = static_cast<std::uint32_t>(block.qps.size());
-    for (std::uint32_t tried = 0; tried < size; ++tried) {
+    for (std::uint32_t tried = 0; tried < size && !block.reserved; ++tried) {
       const std::uint32_t at = block.next;
       block.next = (block.next + 1) % size;
       if (!block.qps[at]) {

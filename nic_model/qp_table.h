@@ -13,6 +13,7 @@ namespace verbena::nic {
 
 class QpTable {
  public:
+  QpTable();
   void add_block(Qpn first, std::uint32_t count);
   /// A number that no queue pair has, and that was not in use for as long as possible: a late
   /// packet shall not meet a new queue pair under an old number. nullopt if all are taken.
@@ -40,6 +41,8 @@ class QpTable {
     std::vector<std::unique_ptr<Qp>> qps;
     /// Where the search for a free number goes on.
     std::uint32_t next = 0;
+    /// Numbers with a meaning of their own, which nobody is given by chance.
+    bool reserved = false;
   };
 
   [[nodiscard]] std::unique_ptr<Qp>* slot(Qpn qpn);

@@ -30,7 +30,18 @@ enum class NicError : std::uint8_t {
   qpns_exhausted,
 };
 
-enum class QpType : std::uint8_t { rc = 2, uc = 3, ud = 4 };
+/// `gsi` is the general services interface, QPN 1: a UD queue pair of which a Nic has one, for a
+/// connection manager (its Q_Key is qkey_gsi). The verbs have no such type; the value is that of
+/// the kernel's ib_qp_type.
+enum class QpType : std::uint8_t { gsi = 1, rc = 2, uc = 3, ud = 4 };
+
+/// UD in all but its number.
+[[nodiscard]] constexpr bool is_datagram(QpType type) {
+  return type == QpType::ud || type == QpType::gsi;
+}
+
+/// The Q_Key of QPN 1 (IBTA vol 1, 3.5.3 and 16.3.1).
+inline constexpr Qkey qkey_gsi{0x8001'0000};
 
 /// Queue pair states (IBTA vol 1, 10.3.1).
 enum class QpState : std::uint8_t { reset, init, rtr, rts, sqd, sqe, err };
@@ -134,6 +145,8 @@ struct NicConfig {
 /// The Ethernet address of a port with that IPv4 address: 02:00 and then the address. Where there
 /// is no ARP (in the host fabric and behind a UDP socket) both ends derive it alike.
 [[nodiscard]] inet::MacAddress mac_of(inet::Ipv4Address address);
+/// The Ethernet address of a GID: that of its IPv4 address, or a group's own.
+[[nodiscard]] inet::MacAddress mac_of(const Gid& gid);
 
 /// Asynchronous events: values of ibv_event_type.
 enum class AsyncEventType : std::uint8_t {

@@ -32,6 +32,9 @@ class CapturePort final : public Port {
   void finish_sleep() override { inner_->finish_sleep(); }
   [[nodiscard]] int fd() const override { return inner_->fd(); }
   void wake() override { inner_->wake(); }
+  void set_membership(const nic::Membership& membership) override {
+    inner_->set_membership(membership);
+  }
   void begin_batch(Time now) override;
   [[nodiscard]] Time next_deadline() const override { return inner_->next_deadline(); }
   void remark(std::string_view what) override { remark_ = what; }

@@ -165,6 +165,9 @@ void EngineLoop::deliver_events() {
   while (nic::Cq* cq = nic_.poll_cq_notification()) {
     listener_.on_cq_notification(*cq);
   }
+  while (const auto membership = nic_.poll_membership()) {
+    port_->set_membership(*membership);
+  }
 }
 
 void EngineLoop::publish_statistics() {

@@ -181,6 +181,69 @@ bool Fabric::check_alive(SlotLife life) {
   return false;
 }
 
+namespace {
+
+using GidWords = std::array<std::uint64_t, 2>;
+
+GidWords words_of(const Gid& gid) { return read_struct<GidWords>(bytes_of(gid)); }
+
+/// Where `gid` stands in a list, or the list's length.
+std::uint32_t find_gid(const Memberships& list, const Gid& gid) {
+  const GidWords words = words_of(gid);
+  const std::uint32_t count = std::min(list.count.load(), memberships_max);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (list.gids[i][0].load() == words[0] && list.gids[i][1].load() == words[1]) {
+      return i;
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+void Fabric::join_gid(const Gid& gid) {
+  Memberships& list = file().memberships[slot_of(self_)];
+  const std::uint32_t place = find_gid(list, gid);
+  if (place != list.count.load()) {
+    return;
+  }
+  VERBENA_CHECK(place < memberships_max);
+  const GidWords words = words_of(gid);
+  list.gids[place][0].store(words[0]);
+  list.gids[place][1].store(words[1]);
+  list.count.store(place + 1);
+  file().header.membership_changes.fetch_add(1);
+}
+
+void Fabric::leave_gid(const Gid& gid) {
+  Memberships& list = file().memberships[slot_of(self_)];
+  const std::uint32_t place = find_gid(list, gid);
+  const std::uint32_t count = list.count.load();
+  if (place >= count) {
+    return;
+  }
+  list.gids[place][0].store(list.gids[count - 1][0].load());
+  list.gids[place][1].store(list.gids[count - 1][1].load());
+  list.count.store(count - 1);
+  file().header.membership_changes.fetch_add(1);
+}
+
+std::vector<SlotLife> Fabric::members_of(const Gid& gid) const {
+  std::vector<SlotLife> members;
+  for (std::uint32_t slot = 0; slot < slots_max; ++slot) {
+    const Memberships& list = file().memberships[slot];
+    const SlotLife life = make_life(slot, file().slots[slot].life_count.load());
+    if (is_current(life) && find_gid(list, gid) < std::min(list.count.load(), memberships_max)) {
+      members.push_back(life);
+    }
+  }
+  return members;
+}
+
+std::uint32_t Fabric::membership_changes() const {
+  return file().header.membership_changes.load(std::memory_order_acquire);
+}
+
 Result<RingMapping, int> Fabric::create_ring(SlotLife consumer) {
   const std::uint32_t producer_slot = slot_of(self_);
   const std::uint32_t consumer_slot = slot_of(consumer);

@@ -21,6 +21,10 @@
 // maps it and removes its name: after that the memory lives exactly as long as the two mappings, so
 // dead processes leave none behind. What a process sent before it died or left is still delivered.
 //
+// Frames without an owner. No QPN of a process is in a frame to a multicast group (QPN 0xFFFFFF) or
+// to the general services interface (QPN 1). Slots list the GIDs whose frames they want, and the
+// sender puts a copy into the ring of each of them.
+//
 // Sleep. A consumer that is about to sleep sets `asleep` and then looks at its rings once more; a
 // producer publishes and then looks at `asleep`. Both put a sequentially consistent fence between
 // the two steps, so at least one of them sees the other: no frame is slept over, and nobody who is
@@ -41,6 +45,7 @@
 #include "ports/fabric_layout.h"
 #include "ports/fabric_ring.h"
 #include "ports/sys.h"
+#include "proto/gid.h"
 
 namespace verbena::ports {
 
@@ -88,6 +93,15 @@ class Fabric {
   [[nodiscard]] bool is_current(SlotLife life) const;
   /// Asks the kernel whether the owner lives; if it died, clears what it left.
   [[nodiscard]] bool check_alive(SlotLife life);
+
+  /// From now on this process wants frames to `gid`: a multicast group, or QPN 1 of an address of
+  /// its own. At most memberships_max.
+  void join_gid(const Gid& gid);
+  void leave_gid(const Gid& gid);
+  /// All processes that want frames to `gid`, this one included. Each may have died a moment ago.
+  [[nodiscard]] std::vector<SlotLife> members_of(const Gid& gid) const;
+  /// Differs from what it was before as soon as members_of() may tell something else. Cheap.
+  [[nodiscard]] std::uint32_t membership_changes() const;
 
   /// Makes a ring to `consumer` and announces it. The error is -errno.
   [[nodiscard]] Result<RingMapping, int> create_ring(SlotLife consumer);

@@ -359,6 +359,8 @@ void clear_slot(FabricFile& file, const std::string& path, std::uint32_t slot) {
     serial.store(0);
   }
   remove_left_over_files(file, path, slot);
+  file.memberships[slot].count.store(0);
+  file.header.membership_changes.fetch_add(1);
   file.slots[slot].pid.store(0);
   file.slots[slot].in_use.store(0);
 }

@@ -26,6 +26,9 @@ inline constexpr std::uint32_t blocks_max = (qpn_mask + 1) / block_qpns;
 inline constexpr std::uint32_t first_block = 1;
 inline constexpr std::uint32_t last_block = blocks_max - 2;
 
+/// Groups, and addresses with an open QPN 1, of one slot.
+inline constexpr std::uint32_t memberships_max = 320;
+
 /// A slot in one of its lives: the number of times it was taken, and the slot plus one.
 [[nodiscard]] constexpr SlotLife make_life(std::uint32_t slot, std::uint32_t life_count) {
   return SlotLife{std::uint64_t{life_count} << 32 | (slot + 1)};
@@ -48,6 +51,8 @@ struct FabricHeader {
   /// Where the next search for a free block begins: blocks rotate, so that the QPNs of a dead
   /// process come back as late as possible.
   std::atomic<std::uint32_t> block_cursor;
+  /// Grows with each change of anybody's memberships.
+  std::atomic<std::uint32_t> membership_changes;
 };
 
 /// One open device of one process.
@@ -65,9 +70,20 @@ struct alignas(128) Slot {
   std::atomic<std::uint32_t> announcements;
 };
 
+/// What a slot wants of the frames that no QPN of its own names: those to these multicast groups,
+/// and those to QPN 1 of these unicast addresses. Written by the owner alone. A reader may meet a
+/// list that is just being changed: the count of changes, which is raised afterwards, makes it read
+/// again.
+struct Memberships {
+  std::atomic<std::uint32_t> count;
+  /// A GID as two words of this host.
+  std::array<std::array<std::atomic<std::uint64_t>, 2>, memberships_max> gids;
+};
+
 struct FabricFile {
   FabricHeader header;
   std::array<Slot, slots_max> slots;
+  std::array<Memberships, slots_max> memberships;
   /// The SlotLife that owns each block of QPNs; 0 is nobody.
   std::array<std::atomic<std::uint64_t>, blocks_max> block_owners;
   /// announced[c][p]: serial number of the ring from slot p that slot c has yet to map; 0 is none.

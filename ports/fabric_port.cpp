@@ -19,6 +19,9 @@ using namespace std::chrono_literals;
 constexpr std::size_t give_back_bytes = std::size_t{64} << 10;
 /// How often a blocked sender asks whether the receiver died: a system call each.
 constexpr Duration liveness_check_interval = 10ms;
+/// A datagram waits for so long for a receiver that doesn't drain its ring, and those behind it
+/// don't wait any more: the receiver is stopped or hangs, and nothing else would ever tell.
+constexpr Duration patience_with_receivers = 500ms;
 /// After a ring could not be made, frames to that process are lost for this long.
 constexpr Duration ring_retry_interval = 100ms;
 /// How often a port that never sleeps looks for rings of dead processes.
@@ -30,40 +33,107 @@ FabricPort::FabricPort(std::unique_ptr<Fabric> fabric) : fabric_(std::move(fabri
   unflushed_.reserve(slots_max);
 }
 
+void FabricPort::begin_batch(Time now) {
+  now_ = now;
+  if (next_loss_ <= now) {
+    // What waits asks again in this batch.
+    next_loss_ = time_never;
+  }
+}
+
+void FabricPort::set_membership(const nic::Membership& membership) {
+  if (membership.joined) {
+    fabric_->join_gid(membership.gid);
+  } else {
+    fabric_->leave_gid(membership.gid);
+  }
+}
+
 MutableBytes FabricPort::reserve(const FrameRoute& route, std::size_t bytes) {
   VERBENA_CHECK(bytes > 0 && bytes <= frame_bytes_max);
+  copies_.clear();
+  if (route.destination_qpn == qpn_gsi || route.destination_qpn == qpn_multicast) {
+    return reserve_for_all(route, bytes);
+  }
   reserved_ = out_ring_to(fabric_->owner_of(route.destination_qpn));
   if (reserved_ == nullptr) {
     return lose(bytes);
   }
   const MutableBytes frame = reserved_->producer.reserve(bytes);
-  if (frame.empty()) {
-    return wait_or_lose(bytes);
+  if (!frame.empty()) {
+    reserved_->counted_as_blocked = false;
+    return frame;
   }
-  reserved_->counted_as_blocked = false;
-  return frame;
+  if (waits_for(*reserved_, route.may_be_lost)) {
+    reserved_ = nullptr;
+    return {};
+  }
+  return lose(bytes);
 }
 
-MutableBytes FabricPort::wait_or_lose(std::size_t bytes) {
-  OutRing& ring = *reserved_;
+const std::vector<SlotLife>& FabricPort::audience_of(const Gid& gid) {
+  const std::uint32_t changes = fabric_->membership_changes();
+  if (audiences_.size() > memberships_max) {
+    audiences_.clear();  // GIDs are the application's to choose: it can't make us remember all.
+  }
+  const auto [place, is_new] = audiences_.try_emplace(gid);
+  Audience& audience = place->second;
+  if (is_new || audience.as_of != changes) {
+    audience = {.as_of = changes, .members = fabric_->members_of(gid)};
+  }
+  return audience.members;
+}
+
+MutableBytes FabricPort::reserve_for_all(const FrameRoute& route, std::size_t bytes) {
+  reserved_ = nullptr;
+  for (const SlotLife member : audience_of(route.destination)) {
+    OutRing* const ring = out_ring_to(member);
+    if (ring == nullptr) {
+      continue;
+    }
+    const MutableBytes frame = ring->producer.reserve(bytes);
+    if (!frame.empty()) {
+      ring->counted_as_blocked = false;
+      copies_.push_back({.ring = ring, .frame = frame});
+    } else if (waits_for(*ring, route.may_be_lost)) {
+      copies_.clear();
+      return {};
+    } else {
+      ++statistics_.frames_lost;
+    }
+  }
+  if (copies_.empty()) {
+    return lose(bytes);
+  }
+  reserved_ = copies_.back().ring;
+  reserved_frame_ = copies_.back().frame;
+  copies_.pop_back();
+  return reserved_frame_;
+}
+
+bool FabricPort::waits_for(OutRing& ring, bool may_be_lost) {
   if (ring.producer.broken()) {
     ++statistics_.broken_rings;
     drop_out_ring(ring);
-    return lose(bytes);
+    return false;
   }
   if (!ring.counted_as_blocked) {
     ring.counted_as_blocked = true;
     ++statistics_.times_blocked;
+    ring.blocked_since = now_;
     ring.next_liveness_check = now_ + liveness_check_interval;
   } else if (now_ >= ring.next_liveness_check) {
     ring.next_liveness_check = now_ + liveness_check_interval;
     if (!fabric_->check_alive(ring.mapping.consumer)) {
       drop_out_ring(ring);
-      return lose(bytes);
+      return false;
     }
   }
-  reserved_ = nullptr;
-  return {};
+  const Time loss = ring.blocked_since + patience_with_receivers;
+  if (may_be_lost && now_ < loss) {
+    next_loss_ = std::min(next_loss_, loss);
+  }
+  return !may_be_lost || now_ < loss;
 }
 
 MutableBytes FabricPort::lose(std::size_t bytes) {
@@ -76,10 +146,18 @@ void FabricPort::commit(const PacketNote& /*note*/) {
     ++statistics_.frames_lost;
     return;
   }
-  reserved_->producer.commit();
-  if (!reserved_->unflushed) {
-    reserved_->unflushed = true;
-    unflushed_.push_back(slot_of(reserved_->mapping.consumer));
+  for (const Copy& copy : copies_) {
+    copy_bytes(copy.frame, reserved_frame_);
+    commit_to(*copy.ring);
+  }
+  commit_to(*reserved_);
+}
+
+void FabricPort::commit_to(OutRing& ring) {
+  ring.producer.commit();
+  if (!ring.unflushed) {
+    ring.unflushed = true;
+    unflushed_.push_back(slot_of(ring.mapping.consumer));
   }
 }
 

@@ -1,11 +1,13 @@
 // The port of a device into the host fabric: sends each frame into the ring of the process that
 // owns the destination QPN, and receives from the rings of all processes that have one to us. A
-// process reaches its own QPs through a ring to itself.
+// process reaches its own QPs through a ring to itself. A frame that has no owner (fabric.h) goes
+// to all that want it: none of them gets it before all of them have room.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -31,7 +33,9 @@ class FabricPort final : public Port {
   void finish_sleep() override;
   [[nodiscard]] int fd() const override { return fabric_->doorbell().fd(); }
   void wake() override { fabric_->doorbell().ring_self(); }
-  void begin_batch(Time now) override { now_ = now; }
+  void begin_batch(Time now) override;
+  void set_membership(const nic::Membership& membership) override;
+  [[nodiscard]] Time next_deadline() const override { return next_loss_; }
   [[nodiscard]] PortStatistics statistics() const override { return statistics_; }
   void abandon() override { fabric_->doorbell().close(); }
 
@@ -47,6 +51,7 @@ class FabricPort final : public Port {
     bool counted_as_blocked = false;
     /// When a blocked ring is worth asking the kernel whether its consumer lives.
     Time next_liveness_check{};
+    Time blocked_since{};
   };
   struct InRing {
     RingMapping mapping;
@@ -55,11 +60,27 @@ class FabricPort final : public Port {
     bool superseded = false;
   };
 
+  /// The processes that want frames to a GID, as of a number of changes.
+  struct Audience {
+    std::uint32_t as_of = 0;
+    std::vector<SlotLife> members;
+  };
+  /// A copy of the frame that is reserved, for another ring.
+  struct Copy {
+    OutRing* ring = nullptr;
+    MutableBytes frame;
+  };
+
+  [[nodiscard]] const std::vector<SlotLife>& audience_of(const Gid& gid);
+  [[nodiscard]] MutableBytes reserve_for_all(const FrameRoute& route, std::size_t bytes);
+  void commit_to(OutRing& ring);
+
   [[nodiscard]] OutRing* out_ring_to(SlotLife consumer);
   [[nodiscard]] OutRing* make_out_ring(SlotLife consumer);
   void drop_out_ring(OutRing& ring);
-  /// A full ring: either the frame waits (empty), or its consumer is dead and it is lost.
-  [[nodiscard]] MutableBytes wait_or_lose(std::size_t bytes);
+  /// A full ring: true if the frame has to wait, false if its consumer is dead, or has not drained
+  /// the ring for so long that a frame that may be lost is.
+  [[nodiscard]] bool waits_for(OutRing& ring, bool may_be_lost);
   /// Room for a frame that nobody will see.
   [[nodiscard]] MutableBytes lose(std::size_t bytes);
 
@@ -76,6 +97,11 @@ class FabricPort final : public Port {
   std::array<std::unique_ptr<OutRing>, slots_max> out_rings_;
   std::vector<std::uint32_t> unflushed_;
   OutRing* reserved_ = nullptr;
+  MutableBytes reserved_frame_;
+  std::vector<Copy> copies_;
+  std::map<Gid, Audience> audiences_;
+  /// When the next frame that waits is lost.
+  Time next_loss_ = time_never;
   std::array<std::byte, frame_bytes_max> lost_frame_{};
   Time next_ring_attempt_{};
   bool ring_failure_reported_ = false;

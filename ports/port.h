@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/time.h"
+#include "nic_model/nic.h"
 #include "proto/packet_sink.h"
 #include "proto/verdict.h"
 
@@ -83,6 +84,8 @@ class Port : public FrameSink {
   virtual void wake() = 0;
   /// Tells the port the time of the batch that begins (captures stamp frames with it).
   virtual void begin_batch(Time now) = 0;
+  /// Frames to a group, or to QPN 1 of an address, are wanted or not wanted any more.
+  virtual void set_membership(const nic::Membership& /*membership*/) {}
   /// When the port has something to do by itself, which it does in any batch from then on.
   [[nodiscard]] virtual Time next_deadline() const { return time_never; }
 

@@ -65,6 +65,8 @@ namespace verbena {
   X(rx_drop_wrong_peer)      /* source address is not that of the connected peer */             \
   X(rx_drop_stale_response)  /* responses to nothing outstanding */                             \
   X(rx_drop_out_of_sequence) /* requests out of sequence after the NAK was sent */              \
+  X(rx_drop_qkey)            /* Q_Key does not match (UD) */                                    \
+  X(rx_drop_message)         /* UC and UD requests that are not allowed or don't fit */         \
   X(rx_drop_duplicate)       /* duplicates of READs or atomics no longer kept for replay */     \
   X(cq_overflow)             /* completions that met a full queue */                            \
   X(async_event_overflow)    /* events that nobody fetched in time */

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/ids.h"
+#include "proto/address_handle.h"
 #include "proto/gid.h"
 
 namespace verbena {
@@ -42,6 +43,16 @@ class PacketSink {
   virtual void commit(const PacketNote& note) = 0;
 };
 
+/// The same for datagrams, each of which goes its own way.
+class DatagramSink {
+ public:
+  virtual ~DatagramSink() = default;
+  /// As PacketSink::reserve(). `to` is one that the owner of the sink made.
+  [[nodiscard]] virtual MutableBytes reserve(const AddressHandle& to, Qpn destination_qpn,
+                                             std::size_t bytes) = 0;
+  virtual void commit(const PacketNote& note) = 0;
+};
+
 /// Where a frame goes, told beside its bytes so that a port need not parse them.
 struct FrameRoute {
   Gid source;
@@ -50,6 +61,9 @@ struct FrameRoute {
   /// For ways whose IP header somebody else writes: IPv4 type of service, time to live.
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 64;
+  /// Nobody will miss it for long: a way that stays blocked may lose it. Frames of a reliable
+  /// service wait, their sender has a timer.
+  bool may_be_lost = false;
 };
 
 /// Header fields that the way itself fills in, whatever the sender put there. The ICRC covers them,

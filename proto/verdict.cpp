@@ -24,6 +24,8 @@ const char* name_of(RxCheck check) noexcept {
       return "transport service";
     case RxCheck::pkey:
       return "P_Key";
+    case RxCheck::qkey:
+      return "Q_Key";
     case RxCheck::peer:
       return "source address";
     case RxCheck::psn:

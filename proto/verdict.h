@@ -23,6 +23,7 @@ enum class RxCheck : std::uint8_t {
   qp_state,
   service,
   pkey,
+  qkey,
   peer,
   psn,
   opcode_sequence,

@@ -8,6 +8,7 @@
 
 #include "base/ids.h"
 #include "base/time.h"
+#include "proto/address_handle.h"
 
 namespace verbena {
 
@@ -100,6 +101,10 @@ struct SendWr {
   /// Atomics: the addend, or the value to compare with; and the value to swap in.
   std::uint64_t compare_add = 0;
   std::uint64_t swap = 0;
+  /// UD: where it goes, and with which Q_Key; if bit 31 of that is set, with the queue pair's.
+  const AddressHandle* address = nullptr;
+  Qpn remote_qpn{};
+  Qkey remote_qkey{};
 };
 
 /// A receive work request. The span is read during the post and not kept.
@@ -122,6 +127,8 @@ enum class PostError : std::uint8_t {
   message_too_long,
   /// The operation does not exist on this transport (EINVAL).
   opcode_unsupported,
+  /// A datagram without an address, or with one of another protection domain (EINVAL).
+  bad_address,
 };
 
 /// One entry of a completion queue.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "ports/log.h"
+#include "verbs/ah.h"
 #include "verbs/cq.h"
 #include "verbs/errors.h"
 #include "verbs/mr.h"
@@ -81,7 +82,11 @@ void Context::release_objects() {
     }
     list.clear();
   };
+  for (ObjectLink& link : qps) {
+    static_cast<QueuePair&>(link).leave_groups();
+  }
   release_all.operator()<QueuePair>(qps);
+  release_all.operator()<AddressHandleObject>(ahs);
   release_all.operator()<CompletionQueue>(cqs);
   release_all.operator()<MemoryRegion>(mrs);
   release_all.operator()<ProtectionDomain>(pds);

@@ -56,6 +56,7 @@ struct Context : verbs_context {
   ObjectList mrs;
   ObjectList cqs;
   ObjectList qps;
+  ObjectList ahs;
 };
 
 // What the inline functions of <infiniband/verbs.h> call through pointers in the context.

@@ -8,6 +8,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "verbs/ah.h"
 #include "verbs/errors.h"
 #include "verbs/qp.h"
 
@@ -58,6 +59,16 @@ Result<void, PostError> post_one(nic::Nic& nic, Time now, QueuePair& qp, const i
                  .fence = (wr.send_flags & IBV_SEND_FENCE) != 0,
                  .inline_data = (wr.send_flags & IBV_SEND_INLINE) != 0,
                  .sges = *sges};
+  if (qp.qp_base.qp_type == IBV_QPT_UD) {
+    // The same bytes of the request mean something else for other services.
+    if (wr.wr.ud.ah != nullptr) {
+      request.address = &nic::handle_of(*AddressHandleObject::of(wr.wr.ud.ah).nic_ah);
+    }
+    request.remote_qpn = Qpn{wr.wr.ud.remote_qpn & qpn_mask};
+    request.remote_qkey = Qkey{wr.wr.ud.remote_qkey};
+    request.imm = ImmData{ntohl(wr.imm_data)};
+    return nic.post_send(now, *qp.nic_qp, request);
+  }
   switch (request.opcode) {
     case WrOpcode::atomic_cmp_and_swp:
     case WrOpcode::atomic_fetch_and_add:

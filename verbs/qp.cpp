@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "ports/log.h"
+#include "verbs/ah.h"
 #include "verbs/cq.h"
 #include "verbs/errors.h"
 #include "verbs/pd.h"
@@ -29,6 +30,10 @@ QueuePair::QueuePair(Context& context, const ibv_qp_init_attr& attr, ibv_pd* pd)
 QueuePair::~QueuePair() {
   pthread_cond_destroy(&qp_base.cond);
   pthread_mutex_destroy(&qp_base.mutex);
+}
+
+void QueuePair::leave_groups() {
+  engine.with_nic([&](nic::Nic& nic, Time) { nic.detach_multicast(*nic_qp); });
 }
 
 Result<void, nic::NicError> QueuePair::release() {
@@ -63,6 +68,7 @@ static_assert(static_cast<int>(nic::QpState::reset) == IBV_QPS_RESET);
 static_assert(static_cast<int>(nic::QpState::rts) == IBV_QPS_RTS);
 static_assert(static_cast<int>(nic::QpState::err) == IBV_QPS_ERR);
 static_assert(static_cast<int>(nic::QpType::rc) == IBV_QPT_RC);
+static_assert(static_cast<int>(nic::QpType::uc) == IBV_QPT_UC);
 static_assert(static_cast<int>(nic::QpType::ud) == IBV_QPT_UD);
 static_assert(static_cast<int>(nic::Mtu::mtu_256) == IBV_MTU_256);
 static_assert(static_cast<int>(nic::Mtu::mtu_4096) == IBV_MTU_4096);
@@ -89,6 +95,10 @@ ibv_qp_cap caps_to(const nic::QpCaps& caps) {
           .max_inline_data = caps.inline_bytes_max};
 }
 
+bool is_offered(unsigned type) {
+  return type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD;
+}
+
 /// `send_ops`: the operations for the extended way to post, if the program asked for it.
 Created<ibv_qp> create_qp(ibv_pd* base_pd, ibv_qp_init_attr& attr,
                           std::optional<std::uint64_t> send_ops) {
@@ -97,7 +107,8 @@ Created<ibv_qp> create_qp(ibv_pd* base_pd, ibv_qp_init_attr& attr,
   if (context.is_dead()) {
     return failed(EIO);
   }
-  if (number_in(attr.qp_type) != IBV_QPT_RC || attr.srq != nullptr) {
+  if (!is_offered(number_in(attr.qp_type)) || attr.srq != nullptr ||
+      (send_ops.value_or(0) & ~send_ops_of(attr.qp_type)) != 0) {
     return failed(EOPNOTSUPP);
   }
   const auto is_ours = [&](ibv_cq* cq) {
@@ -111,7 +122,7 @@ Created<ibv_qp> create_qp(ibv_pd* base_pd, ibv_qp_init_attr& attr,
     install_wr_functions(*qp, *send_ops);
   }
   const auto created =
-      context.engine().create_qp(*pd.nic_pd, {.type = nic::QpType::rc,
+      context.engine().create_qp(*pd.nic_pd, {.type = static_cast<nic::QpType>(attr.qp_type),
                                               .send_cq = CompletionQueue::of(attr.send_cq).nic_cq,
                                               .recv_cq = CompletionQueue::of(attr.recv_cq).nic_cq,
                                               .caps = caps_from(attr.cap),
@@ -126,32 +137,6 @@ Created<ibv_qp> create_qp(ibv_pd* base_pd, ibv_qp_init_attr& attr,
   attr.cap = caps_to(nic::qp_caps(**created));
   context.track(context.qps, *qp);
   return &qp.release()->qp_base;
-}
-
-nic::AddressVector address_vector_from(const ibv_ah_attr& attr) {
-  nic::AddressVector av;
-  std::memcpy(av.dgid.bytes.data(), attr.grh.dgid.raw, av.dgid.bytes.size());
-  av.flow_label = attr.grh.flow_label;
-  av.sgid_index = attr.grh.sgid_index;
-  av.hop_limit = attr.grh.hop_limit;
-  av.traffic_class = attr.grh.traffic_class;
-  av.sl = attr.sl;
-  av.port = attr.port_num;
-  av.has_grh = attr.is_global != 0;
-  return av;
-}
-
-ibv_ah_attr address_vector_to(const nic::AddressVector& av) {
-  ibv_ah_attr attr{};
-  std::memcpy(attr.grh.dgid.raw, av.dgid.bytes.data(), av.dgid.bytes.size());
-  attr.grh.flow_label = av.flow_label;
-  attr.grh.sgid_index = av.sgid_index;
-  attr.grh.hop_limit = av.hop_limit;
-  attr.grh.traffic_class = av.traffic_class;
-  attr.sl = av.sl;
-  attr.port_num = av.port;
-  attr.is_global = av.has_grh ? 1 : 0;
-  return attr;
 }
 
 /// Fields whose bit is not in the mask may hold anything: they are translated all the same, and
@@ -269,7 +254,6 @@ Created<ibv_qp> create_extended(ibv_context* context, ibv_qp_init_attr_ex& attr)
     send_ops = attr.send_ops_flags;
   }
   if ((attr.comp_mask & ~supported_init_attrs) != 0 ||
-      (send_ops.value_or(0) & ~supported_send_ops) != 0 ||
       (asks_for(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0)) {
     return failed(EOPNOTSUPP);
   }

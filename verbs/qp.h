@@ -26,6 +26,8 @@ struct QueuePair : ibv_qp_ex, ObjectLink {
   }
   [[nodiscard]] Context& owner() const { return Context::of(qp_base.context); }
 
+  /// Detaches from all multicast groups, without which there is no release.
+  void leave_groups();
   /// Takes the queue pair from the NIC: from now on no events come.
   Result<void, nic::NicError> release();
 

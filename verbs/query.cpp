@@ -64,6 +64,11 @@ void fill_device_attr(Context& context, ibv_device_attr& attr) {
   attr.max_cqe = clamp_to_int(profile.cqe_max);
   attr.max_mr = clamp_to_int(profile.mr_max);
   attr.max_pd = clamp_to_int(profile.pd_max);
+  attr.max_ah = clamp_to_int(profile.ah_max);
+  attr.max_mcast_grp = clamp_to_int(profile.mcast_group_max);
+  attr.max_mcast_qp_attach = clamp_to_int(profile.mcast_group_qp_max);
+  attr.max_total_mcast_qp_attach =
+      clamp_to_int(std::uint64_t{profile.mcast_group_max} * profile.mcast_group_qp_max);
   attr.max_qp_rd_atom = profile.qp_rd_atom_max;
   attr.max_qp_init_rd_atom = profile.qp_rd_atom_max;
   attr.max_res_rd_atom = clamp_to_int(std::uint64_t{profile.qp_max} * profile.qp_rd_atom_max);

@@ -7,6 +7,9 @@ namespace verbena::verbs {
 
 std::optional<std::string> why_unreachable(const ports::DeviceConfig& device,
                                            const Gid& destination) {
+  if (roce::is_multicast(destination)) {
+    return std::nullopt;
+  }
   const auto address = roce::ipv4_from_gid(destination);
   if (!address) {
     return "the peer's GID " + roce::to_text(destination) +

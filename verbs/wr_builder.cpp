@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 
+#include "verbs/ah.h"
 #include "verbs/qp.h"
 
 namespace verbena::verbs {
@@ -27,6 +28,16 @@ void WrBuilder::set_sges(std::span<const ibv_sge> sges) {
   for (const ibv_sge& sge : sges) {
     sges_.push_back({.addr = Va{sge.addr}, .length = sge.length, .lkey = Lkey{sge.lkey}});
   }
+}
+
+void WrBuilder::set_destination(const AddressHandle* address, Qpn qpn, Qkey qkey) {
+  if (requests_.empty()) {
+    return fail(EINVAL);
+  }
+  SendWr& wr = requests_.back().wr;
+  wr.address = address;
+  wr.remote_qpn = qpn;
+  wr.remote_qkey = qkey;
 }
 
 void WrBuilder::add_inline(ByteView bytes) {
@@ -175,6 +186,14 @@ void wr_set_inline_data_list(ibv_qp_ex* qp, std::size_t count, const ibv_data_bu
   });
 }
 
+void wr_set_ud_addr(ibv_qp_ex* qp, ibv_ah* ah, std::uint32_t remote_qpn,
+                    std::uint32_t remote_qkey) {
+  build(qp, [&](WrBuilder& builder) {
+    builder.set_destination(&nic::handle_of(*AddressHandleObject::of(ah).nic_ah),
+                            Qpn{remote_qpn & qpn_mask}, Qkey{remote_qkey});
+  });
+}
+
 void wr_start(ibv_qp_ex* qp) { queue_pair(qp).builder->start(); }
 int wr_complete(ibv_qp_ex* qp) { return queue_pair(qp).builder->complete(queue_pair(qp)); }
 void wr_abort(ibv_qp_ex* qp) { queue_pair(qp).builder->abort(); }
@@ -193,6 +212,9 @@ void install_wr_functions(QueuePair& qp, std::uint64_t send_ops) {
   install(IBV_QP_EX_WITH_RDMA_WRITE, qp.wr_rdma_write, verbs::wr_rdma_write);
   install(IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, qp.wr_rdma_write_imm, verbs::wr_rdma_write_imm);
   install(IBV_QP_EX_WITH_RDMA_READ, qp.wr_rdma_read, verbs::wr_rdma_read);
+  if (qp.qp_base.qp_type == IBV_QPT_UD) {
+    qp.wr_set_ud_addr = verbs::wr_set_ud_addr;
+  }
   qp.wr_set_sge = verbs::wr_set_sge;
   qp.wr_set_sge_list = verbs::wr_set_sge_list;
   qp.wr_set_inline_data = verbs::wr_set_inline_data;

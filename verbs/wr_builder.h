@@ -27,6 +27,7 @@ class WrBuilder {
   /// A new request. The setters that follow belong to it.
   void begin(const SendWr& wr);
   void set_sges(std::span<const ibv_sge> sges);
+  void set_destination(const AddressHandle* address, Qpn qpn, Qkey qkey);
   /// Copies the data.
   void add_inline(ByteView bytes);
   /// The batch fails: its complete() returns `error`.
@@ -51,9 +52,19 @@ class WrBuilder {
 };
 
 /// The operations that can be asked for at creation (ibv_qp_create_send_ops_flags).
-inline constexpr std::uint64_t supported_send_ops =
-    IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
-    IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ;
+[[nodiscard]] constexpr std::uint64_t send_ops_of(ibv_qp_type type) {
+  constexpr std::uint64_t datagram = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+  constexpr std::uint64_t unreliable =
+      datagram | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+  switch (type) {
+    case IBV_QPT_UD:
+      return datagram;
+    case IBV_QPT_UC:
+      return unreliable;
+    default:
+      return unreliable | IBV_QP_EX_WITH_RDMA_READ;
+  }
+}
 
 /// Lets programs post to `qp` the extended way, with the operations of `send_ops`.
 void install_wr_functions(QueuePair& qp, std::uint64_t send_ops);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "proto/ib_bth/data_packet.h"
 #include "proto/ib_bth/emit.h"
 #include "proto/ib_bth/sge_copy.h"
 
@@ -14,29 +15,6 @@ namespace {
 constexpr std::uint32_t psn_space = 1U << 24;
 /// Requests in flight never span more (IBTA vol 1, 9.7.1).
 constexpr std::uint32_t psn_window_max = 1U << 23;
-
-/// The opcode of a packet of a SEND or WRITE.
-Opcode data_opcode(WrOpcode opcode, bool first, bool last) {
-  const bool is_send = opcode == WrOpcode::send || opcode == WrOpcode::send_with_imm;
-  const bool with_imm =
-      opcode == WrOpcode::send_with_imm || opcode == WrOpcode::rdma_write_with_imm;
-  if (!last) {
-    if (first) {
-      return is_send ? Opcode::rc_send_first : Opcode::rc_write_first;
-    }
-    return is_send ? Opcode::rc_send_middle : Opcode::rc_write_middle;
-  }
-  if (first) {
-    if (is_send) {
-      return with_imm ? Opcode::rc_send_only_imm : Opcode::rc_send_only;
-    }
-    return with_imm ? Opcode::rc_write_only_imm : Opcode::rc_write_only;
-  }
-  if (is_send) {
-    return with_imm ? Opcode::rc_send_last_imm : Opcode::rc_send_last;
-  }
-  return with_imm ? Opcode::rc_write_last_imm : Opcode::rc_write_last;
-}
 
 bool is_supported(WrOpcode opcode) {
   switch (opcode) {
@@ -73,7 +51,7 @@ RcRequester::RcRequester(Qpn qpn, const SendQueueLimits& limits, bool signal_all
                          CompletionSink& completions)
     : qpn_(qpn), queue_(limits), signal_all_(signal_all), completions_(completions) {}
 
-void RcRequester::activate(const RcConnection& connection, const RcRequesterConfig& config) {
+void RcRequester::activate(const Connection& connection, const RcRequesterConfig& config) {
   connection_ = connection;
   config_ = config;
   active_ = true;
@@ -115,11 +93,6 @@ Result<void, PostError> RcRequester::post(const SendWr& wr) {
 
 bool RcRequester::is_drained() const { return queue_.empty() || !queue_.at(queue_.head()).started; }
 
-std::uint32_t RcRequester::packets_of(std::uint64_t bytes) const {
-  const std::uint64_t mtu = connection_.mtu_bytes;
-  return std::max<std::uint32_t>(1, static_cast<std::uint32_t>((bytes + mtu - 1) / mtu));
-}
-
 bool RcRequester::window_is_full() const {
   return distance_from_una(sent_) >= inflight_packets_max;
 }
@@ -140,7 +113,8 @@ bool RcRequester::may_start(const SendWqe& wqe) const {
     return false;
   }
   const std::uint32_t in_flight = distance_from_una(next_psn_);
-  return in_flight == 0 || in_flight + packets_of(wqe.length) <= psn_window_max;
+  return in_flight == 0 ||
+         in_flight + packets_of(wqe.length, connection_.mtu_bytes) <= psn_window_max;
 }
 
 /// Gives a request its PSNs. False if its own memory doesn't permit it: it will fail.
@@ -155,7 +129,7 @@ bool RcRequester::start(TransportEnv& env, std::uint64_t index) {
   }
   wqe.started = true;
   wqe.first_psn = next_psn_;
-  wqe.psn_count = packets_of(wqe.length);
+  wqe.psn_count = packets_of(wqe.length, connection_.mtu_bytes);
   next_psn_ = wqe.end_psn();
   if (wqe.wants_data()) {
     ++rd_atomics_in_flight_;
@@ -220,33 +194,23 @@ bool RcRequester::emit(TransportEnv& env, PacketSink& sink) {
 
 /// One packet of a SEND or WRITE.
 bool RcRequester::emit_data(TransportEnv& env, PacketSink& sink, const SendWqe& wqe) {
-  const std::uint64_t offset = std::uint64_t{cursor_.packet} * connection_.mtu_bytes;
-  const auto bytes =
-      static_cast<std::size_t>(std::min<std::uint64_t>(wqe.length - offset, connection_.mtu_bytes));
-  const bool last = cursor_.packet + 1 == wqe.psn_count;
+  const DataSlice slice = slice_of(wqe.length, cursor_.packet, connection_.mtu_bytes);
   PacketFields fields =
-      connection_.fields_of(data_opcode(wqe.opcode, cursor_.packet == 0, last), cursor_psn(wqe));
-  // A plain WRITE makes no completion that could be solicited (IBTA vol 1, 9.2.3).
-  fields.solicited = last && wqe.solicited && wqe.opcode != WrOpcode::rdma_write;
+      connection_.fields_of(data_opcode(Service::rc, wqe.opcode, slice), cursor_psn(wqe));
+  add_data_fields(fields, wqe, slice);
   // The last packet of a message asks always: who waits for a completion must not wait for the
   // next message.
-  fields.ack_request = last || (cursor_.packet + 1) % ack_request_interval == 0;
-  fields.reth = Reth(wqe.remote_addr, wqe.rkey, wqe.length);
-  fields.imm = ImmDt(to_value(wqe.imm));
+  fields.ack_request = slice.last || (cursor_.packet + 1) % ack_request_interval == 0;
 
-  const MutableBytes packet = sink.reserve(transport_size(fields.opcode, bytes));
+  const MutableBytes packet = sink.reserve(transport_size(fields.opcode, slice.bytes));
   if (packet.empty()) {
     return false;
   }
-  const std::size_t header_bytes = emit_headers(packet, fields, bytes);
-  const MutableBytes payload = packet.subspan(header_bytes, bytes);
-  if (wqe.inline_data) {
-    copy_bytes(payload, queue_.inline_bytes(cursor_.index).subspan(offset, bytes));
-  } else if (!gather(env.memory, connection_.pd, queue_.sges(cursor_.index), offset, payload)) {
+  if (!write_data_packet(env.memory, connection_.pd, queue_, cursor_.index, slice, fields,
+                         packet)) {
     local_failure_ = {.index = cursor_.index, .status = WcStatus::loc_prot_err};
     return false;
   }
-  emit_pad(packet.subspan(header_bytes + bytes), bytes);
   sink.commit(note_of(fields.psn));
   return true;
 }

@@ -27,6 +27,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/time.h"
+#include "proto/ib_bth/connection.h"
 #include "proto/ib_bth/emit.h"
 #include "proto/ib_bth/packet.h"
 #include "proto/ib_bth/send_queue.h"
@@ -36,24 +37,6 @@
 #include "proto/work.h"
 
 namespace verbena::ib {
-
-/// What both halves of a connection need to know.
-struct RcConnection {
-  Qpn dest_qpn{};
-  Pkey pkey = pkey_default;
-  PdId pd{};
-  std::uint32_t mtu_bytes = 1024;
-
-  /// The fields of a packet to the peer, before anything that only its opcode needs.
-  [[nodiscard]] PacketFields fields_of(Opcode opcode, Psn psn) const {
-    PacketFields fields;
-    fields.opcode = opcode;
-    fields.pkey = pkey;
-    fields.dest_qpn = dest_qpn;
-    fields.psn = psn;
-    return fields;
-  }
-};
 
 struct RcRequesterConfig {
   Psn first_psn;
@@ -93,7 +76,7 @@ class RcRequester {
 
   // Commands.
   /// RTR to RTS: from now on requests are sent.
-  void activate(const RcConnection& connection, const RcRequesterConfig& config);
+  void activate(const Connection& connection, const RcRequesterConfig& config);
   /// Changes what a modify in RTS or SQD may change: all but the PSN. Retries begin anew.
   void reconfigure(const RcRequesterConfig& config);
   /// SQD: finish what was begun, begin nothing new.
@@ -140,7 +123,6 @@ class RcRequester {
   [[nodiscard]] PacketNote note_of(Psn psn) const;
   void advance_cursor(TransportEnv& env, const SendWqe& wqe, std::uint32_t packets);
   void go_back(TransportEnv& env, PacketNote::Cause cause);
-  [[nodiscard]] std::uint32_t packets_of(std::uint64_t bytes) const;
   [[nodiscard]] Psn cursor_psn(const SendWqe& wqe) const {
     return wqe.first_psn + static_cast<std::int32_t>(cursor_.packet);
   }
@@ -168,7 +150,7 @@ class RcRequester {
   SendQueue queue_;
   bool signal_all_;
   CompletionSink& completions_;
-  RcConnection connection_;
+  Connection connection_;
   RcRequesterConfig config_;
   bool active_ = false;
   bool draining_ = false;

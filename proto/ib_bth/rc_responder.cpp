@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "proto/ib_bth/data_packet.h"
 #include "proto/ib_bth/sge_copy.h"
 
 namespace verbena::ib {
@@ -61,7 +62,7 @@ RcResponder::RcResponder(Qpn qpn, std::uint32_t recv_wr_max, std::uint32_t recv_
                          CompletionSink& completions)
     : qpn_(qpn), queue_(recv_wr_max, recv_sge_max), completions_(completions) {}
 
-void RcResponder::activate(const RcConnection& connection, const RcResponderConfig& config) {
+void RcResponder::activate(const Connection& connection, const RcResponderConfig& config) {
   connection_ = connection;
   config_ = config;
   expected_psn_ = config.first_psn;
@@ -111,11 +112,6 @@ void RcResponder::flush(TransportEnv& env) {
   while (!queue_.empty()) {
     complete_receive(env, WcStatus::wr_flush_err, {.opcode = WcOpcode::recv}, true);
   }
-}
-
-std::uint32_t RcResponder::packets_of(std::uint64_t bytes) const {
-  const std::uint64_t mtu = connection_.mtu_bytes;
-  return std::max<std::uint32_t>(1, static_cast<std::uint32_t>((bytes + mtu - 1) / mtu));
 }
 
 RcResponder::Outcome RcResponder::on_request(TransportEnv& env, const PacketView& packet) {
@@ -311,7 +307,7 @@ RcResponder::Checked RcResponder::execute(TransportEnv& env, const PacketView& p
       refusal = execute_write(env, packet);
       break;
     case Operation::read_request:
-      psn_count = packets_of(packet.reth().length_bytes());
+      psn_count = packets_of(packet.reth().length_bytes(), connection_.mtu_bytes);
       execute_read(env, packet);
       break;
     default:
@@ -386,7 +382,7 @@ void RcResponder::execute_read(TransportEnv& env, const PacketView& packet) {
   Reply& reply = add_reply();
   reply = {.waiting = true,
            .first_psn = packet.psn(),
-           .psn_count = packets_of(reth.length_bytes()),
+           .psn_count = packets_of(reth.length_bytes(), connection_.mtu_bytes),
            .msn = msn_,
            .rkey = reth.rkey(),
            .va = reth.va(),

@@ -61,7 +61,7 @@ class RcResponder {
 
   // Commands.
   /// INIT to RTR: from now on requests are executed.
-  void activate(const RcConnection& connection, const RcResponderConfig& config);
+  void activate(const Connection& connection, const RcResponderConfig& config);
   /// Changes what later transitions may change: all but the PSN.
   void reconfigure(const RcResponderConfig& config);
   [[nodiscard]] Result<void, PostError> post(const RecvWr& wr) { return queue_.push(wr); }
@@ -152,7 +152,6 @@ class RcResponder {
   void resize_replies(std::uint32_t capacity);
   Reply& add_reply();
   void complete_receive(TransportEnv& env, WcStatus status, Completion completion, bool solicited);
-  [[nodiscard]] std::uint32_t packets_of(std::uint64_t bytes) const;
 
   // Answers (rc_responder_transmit.cpp).
   [[nodiscard]] Reply* first_waiting();
@@ -166,7 +165,7 @@ class RcResponder {
   Qpn qpn_;
   RecvQueue queue_;
   CompletionSink& completions_;
-  RcConnection connection_;
+  Connection connection_;
   RcResponderConfig config_;
   bool active_ = false;
 

@@ -17,7 +17,7 @@ Opcode read_response_opcode(bool first, bool last) {
   return last ? Opcode::rc_read_response_last : Opcode::rc_read_response_middle;
 }
 
-PacketFields answer_fields(Opcode opcode, const RcConnection& connection, Psn psn, Aeth aeth) {
+PacketFields answer_fields(Opcode opcode, const Connection& connection, Psn psn, Aeth aeth) {
   PacketFields fields = connection.fields_of(opcode, psn);
   fields.aeth = aeth;
   return fields;

@@ -24,6 +24,9 @@ enum class QpFailure : std::uint8_t {
   none,
   /// Told through a completion with an error; there is no event besides.
   told_by_completion,
+  /// A request of our own, told through its completion; only the send queue is in error (UC and UD:
+  /// IBTA vol 1, 10.3.1.6).
+  send_queue_error,
   /// The peer's request was invalid: IBV_EVENT_QP_REQ_ERR.
   request_error,
   /// The peer's request had no right to the memory it named: IBV_EVENT_QP_ACCESS_ERR.

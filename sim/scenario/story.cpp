@@ -47,7 +47,9 @@ constexpr std::array refusals{
     Refusal{PostError::too_many_sges, "too_many_sges", "too many pieces of memory"},
     Refusal{PostError::inline_too_long, "inline_too_long", "too much inline data"},
     Refusal{PostError::message_too_long, "message_too_long", "the message is too long"},
-    Refusal{PostError::opcode_unsupported, "opcode_unsupported", "the operation isn't supported"}};
+    Refusal{PostError::opcode_unsupported, "opcode_unsupported", "the operation isn't supported"},
+    Refusal{PostError::bad_address, "bad_address",
+            "the address is missing, or of another protection domain"}};
 
 }  // namespace
 
