@@ -35,6 +35,8 @@ std::string_view name_of(nic::QpType type) {
       return "UC";
     case nic::QpType::ud:
       return "UD";
+    case nic::QpType::gsi:
+      return "GSI";
   }
   return "?";
 }

@@ -14,22 +14,49 @@ inet::MacAddress mac_of(const Gid& gid) {
   if (const auto group = roce::multicast_mac(gid)) {
     return *group;
   }
-  const auto ipv4 = roce::ipv4_from_gid(gid);
-  return ipv4 ? mac_of(*ipv4) : inet::MacAddress{};
+  if (const auto ipv4 = roce::ipv4_from_gid(gid)) {
+    return mac_of(*ipv4);
+  }
+  if (const auto mac = roce::mac_from_link_local(gid)) {
+    return *mac;
+  }
+  // 01 in the second byte: not one that stands for an IPv4 address.
+  const auto& g = gid.bytes;
+  return {{0x02, 0x01, g[12], g[13], g[14], g[15]}};
 }
 
+namespace {
+
+bool is_ipv4(const Gid& gid) { return roce::ipv4_from_gid(gid).has_value(); }
+
+roce::Version version_of(const GidEntry& source, const Gid& destination) {
+  if (source.type == GidEntry::Type::roce_v1) {
+    return roce::Version::v1;
+  }
+  return is_ipv4(destination) ? roce::Version::v2_ipv4 : roce::Version::v2_ipv6;
+}
+
+}  // namespace
+
 bool address_is_valid(const NicConfig& config, const AddressVector& av) {
-  return av.has_grh && av.port == 1 && av.sgid_index < config.gids.size() &&
-         config.gids[av.sgid_index].type == GidEntry::Type::roce_v2 &&
-         roce::ipv4_from_gid(config.gids[av.sgid_index].gid).has_value() &&
-         roce::ipv4_from_gid(av.dgid).has_value();
+  if (!av.has_grh || av.port != 1 || av.sgid_index >= config.gids.size() || av.dgid == Gid{}) {
+    return false;
+  }
+  const GidEntry& source = config.gids[av.sgid_index];
+  if (source.type == GidEntry::Type::roce_v1 || is_ipv4(source.gid) == is_ipv4(av.dgid)) {
+    return true;
+  }
+  // Programs use groups of the form ff0e::/16 with IPv4 GIDs, too. The other way round, an IPv4
+  // header would need an IPv4 source.
+  return roce::is_multicast(av.dgid) && is_ipv4(source.gid);
 }
 
 Way make_way(const NicConfig& config, const AddressVector& av, std::uint16_t source_port_default) {
   // A hop limit of 0 is what programs leave that don't care; 64 is the usual default (RFC 1700).
   constexpr std::uint8_t hop_limit_default = 64;
-  const Gid& source = config.gids[av.sgid_index].gid;
-  const roce::Path path{.version = roce::Version::v2_ipv4,
+  const GidEntry& row = config.gids[av.sgid_index];
+  const Gid& source = row.gid;
+  const roce::Path path{.version = version_of(row, av.dgid),
                         .destination_mac = mac_of(av.dgid),
                         .source_mac = mac_of(source),
                         .source = source,

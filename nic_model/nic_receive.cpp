@@ -151,7 +151,8 @@ RxVerdict Nic::Impl::deliver(Time now, Qp& qp, const roce::RoceFrame& frame,
   }
   // IBTA vol 1, 9.6.1.2 (GRH checks): both GIDs are those of the queue pair's address vector.
   if (!is_datagram(qp.type) &&
-      (frame.source != qp.route.destination || frame.destination != qp.route.source)) {
+      (frame.source != qp.route.destination || frame.destination != qp.route.source ||
+       frame.version != qp.encapsulation->path().version)) {
     return RxVerdict::drop(RxCheck::peer, Counter::rx_drop_wrong_peer);
   }
   if (info.is_request()) {

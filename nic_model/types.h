@@ -145,7 +145,8 @@ struct NicConfig {
 /// The Ethernet address of a port with that IPv4 address: 02:00 and then the address. Where there
 /// is no ARP (in the host fabric and behind a UDP socket) both ends derive it alike.
 [[nodiscard]] inet::MacAddress mac_of(inet::Ipv4Address address);
-/// The Ethernet address of a GID: that of its IPv4 address, or a group's own.
+/// The Ethernet address of a GID: a group's own, or that of an IPv4 address, or the one that is in
+/// a link-local address, or else 02:01 and the last 32 bits.
 [[nodiscard]] inet::MacAddress mac_of(const Gid& gid);
 
 /// Asynchronous events: values of ibv_event_type.

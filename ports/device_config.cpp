@@ -269,9 +269,17 @@ nic::NicConfig nic_config(const DeviceConfig& config) {
   nic::NicConfig result;
   result.node_guid = config.guid;
   result.mtu_max = config.mtu;
+  using Type = nic::GidEntry::Type;
   for (const inet::Ipv4Address address : config.addresses) {
-    result.gids.push_back(
-        {.gid = roce::gid_from_ipv4(address), .type = nic::GidEntry::Type::roce_v2});
+    result.gids.push_back({.gid = roce::gid_from_ipv4(address), .type = Type::roce_v2});
+  }
+  const std::size_t rows = 2 * (config.addresses.size() + 1);
+  if (!config.faces_network() && rows <= gids_max) {
+    const auto mac = nic::mac_of(config.addresses.front());
+    result.gids.push_back({.gid = roce::gid_link_local(mac), .type = Type::roce_v2});
+    for (std::size_t i = 0; i < rows / 2; ++i) {
+      result.gids.push_back({.gid = result.gids[i].gid, .type = Type::roce_v1});
+    }
   }
   result.ack_timeout_min = config.ack_timeout_min;
   return result;

@@ -21,7 +21,13 @@
 // Unknown keys and wrong types are errors that name file, line and column.
 //
 // The GID table is predictable: one RoCE v2 entry for each IPv4 address, in the order in which the
-// addresses are given. Index 0, which many programs take blindly, is the first address.
+// addresses are given. Index 0, which many programs take blindly, is the first address. A device on
+// the loopback interface has more, because in the fabric everything works: a RoCE v2 entry for the
+// link-local IPv6 address that belongs to the first address, and then all of them again as RoCE v1.
+// So 127.0.0.1 gives
+//
+//   0  ::ffff:127.0.0.1  RoCE v2      2  ::ffff:127.0.0.1  RoCE v1
+//   1  fe80::7fff:fe00:1 RoCE v2      3  fe80::7fff:fe00:1 RoCE v1
 //
 // A device on the loopback interface speaks to this host only. One with another address opens UDP
 // port 4791 of it, for other hosts (udp_socket.h).

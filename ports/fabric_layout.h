@@ -27,7 +27,7 @@ inline constexpr std::uint32_t first_block = 1;
 inline constexpr std::uint32_t last_block = blocks_max - 2;
 
 /// Groups, and addresses with an open QPN 1, of one slot.
-inline constexpr std::uint32_t memberships_max = 320;
+inline constexpr std::uint32_t memberships_max = 384;
 
 /// A slot in one of its lives: the number of times it was taken, and the slot plus one.
 [[nodiscard]] constexpr SlotLife make_life(std::uint32_t slot, std::uint32_t life_count) {

@@ -6,6 +6,7 @@
 
 #include "ports/sys_net.h"
 #include "proto/ib_bth/headers.h"
+#include "proto/inet/headers.h"
 #include "proto/roce/gid.h"
 
 namespace verbena::ports {
@@ -40,7 +41,9 @@ HostPort::HostPort(std::unique_ptr<FabricPort> fabric, UdpPort udp, sys::Fd epol
 
 MutableBytes HostPort::reserve(const FrameRoute& route, std::size_t bytes) {
   const auto address = roce::ipv4_from_gid(route.destination);
-  const bool is_local = (address && address->is_loopback()) ||
+  // A group is one of this host's processes only.
+  const bool is_local = route.destination_qpn == qpn_multicast ||
+                        (address && address->is_loopback()) ||
                         std::ranges::find(local_, route.destination) != local_.end();
   reserved_for_udp_ = !is_local;
   return is_local ? fabric_->reserve(route, bytes) : udp_.reserve(route, bytes);
@@ -66,8 +69,8 @@ std::uint32_t HostPort::poll_receive(FrameHandler& handler, std::uint32_t frames
 
 void HostPort::on_udp_frame(ByteView frame, bool icrc_is_good) {
   // What is corrupt may name any queue pair: it is counted here, whosever it was.
-  if (const auto qpn = icrc_is_good ? foreign_qpn(frame) : std::nullopt) {
-    hand_over(frame, *qpn);
+  if (const auto route = icrc_is_good ? route_to_others(frame) : std::nullopt) {
+    hand_over(frame, *route);
   } else if (icrc_is_good) {
     handler_->on_proved_frame(frame);
   } else {
@@ -75,19 +78,26 @@ void HostPort::on_udp_frame(ByteView frame, bool icrc_is_good) {
   }
 }
 
-std::optional<Qpn> HostPort::foreign_qpn(ByteView frame) const {
+std::optional<FrameRoute> HostPort::route_to_others(ByteView frame) const {
   if (frame.size() < udp_frame_prefix_bytes + ib::bth_bytes || frame.size() > frame_bytes_max) {
     return std::nullopt;
   }
+  const auto ip = read_struct<inet::Ipv4Header>(frame.subspan(inet::ethernet_header_bytes));
   const Qpn qpn = read_struct<ib::Bth>(frame.subspan(udp_frame_prefix_bytes)).dest_qpn();
+  const FrameRoute route{.source = roce::gid_from_ipv4(ip.source),
+                         .destination = roce::gid_from_ipv4(ip.destination),
+                         .destination_qpn = qpn,
+                         .may_be_lost = true};
+  if (qpn == qpn_gsi) {
+    // This process may be one of those that have QPN 1: it gets its copy as the others do.
+    return route;
+  }
   const SlotLife owner = fabric_->fabric().owner_of(qpn);
   const bool is_foreign = owner != SlotLife{} && owner != fabric_->fabric().self();
-  return is_foreign ? std::optional(qpn) : std::nullopt;
+  return is_foreign ? std::optional(route) : std::nullopt;
 }
 
-void HostPort::hand_over(ByteView frame, Qpn qpn) {
-  FrameRoute route;
-  route.destination_qpn = qpn;
+void HostPort::hand_over(ByteView frame, const FrameRoute& route) {
   const MutableBytes room = fabric_->reserve(route, frame.size());
   if (room.empty()) {
     ++not_handed_over_;

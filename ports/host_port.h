@@ -7,7 +7,7 @@
 //                      └── UdpPort    ◀──▶ other hosts
 //
 // Of all processes behind one address, one receives what a given peer sends, as the kernel has it.
-// It hands to the others what is theirs.
+// It hands to the others what is theirs; a frame to QPN 1 to all that have it open.
 //
 // One descriptor to sleep on: an epoll set of doorbell and sockets. The sockets are in it only
 // while somebody sleeps for frames, as it is with the doorbell: a socket has no sender that could
@@ -52,9 +52,12 @@ class HostPort final : public Port, private UdpFrameHandler {
            const std::vector<InterfaceAddress>& host);
 
   void on_udp_frame(ByteView frame, bool icrc_is_good) override;
-  /// The process of this host, not this one, that owns the queue pair of a frame.
-  [[nodiscard]] std::optional<Qpn> foreign_qpn(ByteView frame) const;
-  void hand_over(ByteView frame, Qpn qpn);
+  /// Where a frame from the network goes within this host; nullopt if this process takes it.
+  [[nodiscard]] std::optional<FrameRoute> route_to_others(ByteView frame) const;
+  void hand_over(ByteView frame, const FrameRoute& route);
+  void set_membership(const nic::Membership& membership) override {
+    fabric_->set_membership(membership);
+  }
   void watch_sockets(bool for_frames);
   /// Makes the descriptors anew that the program closed.
   void repair();

@@ -52,7 +52,7 @@ bool is_sound(const StatsHeader& header, std::uint64_t file_bytes) {
 
 std::optional<nic::QpType> type_of(std::uint8_t code) {
   const nic::QpType type{code};
-  const bool known = type == nic::QpType::rc || type == nic::QpType::uc || type == nic::QpType::ud;
+  const bool known = type == nic::QpType::rc || type == nic::QpType::uc || nic::is_datagram(type);
   return known ? std::optional(type) : std::nullopt;
 }
 

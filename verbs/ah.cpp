@@ -67,7 +67,7 @@ Created<ibv_ah> create_ah(ibv_pd* base_pd, const ibv_ah_attr& attr) {
   ah->pd = base_pd;
   ah->nic_ah = *created;
   context.track(context.ahs, *ah);
-  if (const auto reason = why_unreachable(context.opened.config, av.dgid)) {
+  if (const auto reason = why_unreachable(context.opened.config, av)) {
     // It was valid as far as the device goes, but no datagram would arrive.
     ports::report(context.opened.config.name + ": " + *reason);
     context.untrack(context.ahs, *ah);

@@ -210,7 +210,7 @@ Errno modify_qp(QueuePair& qp, const ibv_qp_attr& attr, unsigned mask) {
   if ((mask & IBV_QP_AV) != 0) {
     // What the kernel answers when no route leads to the peer. Later, it would be a silent timeout.
     const ports::DeviceConfig& device = qp.owner().opened.config;
-    if (const auto reason = why_unreachable(device, translated.av.dgid)) {
+    if (const auto reason = why_unreachable(device, translated.av)) {
       ports::report(device.name + ": " + *reason);
       return ENETUNREACH;
     }

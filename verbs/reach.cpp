@@ -6,15 +6,22 @@
 namespace verbena::verbs {
 
 std::optional<std::string> why_unreachable(const ports::DeviceConfig& device,
-                                           const Gid& destination) {
-  if (roce::is_multicast(destination)) {
+                                           const nic::AddressVector& av) {
+  const Gid& destination = av.dgid;
+  const auto gids = ports::nic_config(device).gids;
+  if (roce::is_multicast(destination) || av.sgid_index >= gids.size()) {
     return std::nullopt;
   }
+  const nic::GidEntry& own = gids[av.sgid_index];
   const auto address = roce::ipv4_from_gid(destination);
-  if (!address) {
+  const bool own_is_ipv4 = roce::ipv4_from_gid(own.gid).has_value();
+  if (own.type == nic::GidEntry::Type::roce_v2 && own_is_ipv4 && !address) {
     return "the peer's GID " + roce::to_text(destination) +
            " is not an IPv4 address; both sides must use a GID of type RoCE v2 over IPv4 "
            "(index 0 is one)";
+  }
+  if (!address) {
+    return std::nullopt;
   }
   if (device.faces_network() || ports::is_local(*address, ports::host_addresses())) {
     return std::nullopt;

@@ -5,14 +5,14 @@
 #include <optional>
 #include <string>
 
+#include "nic_model/types.h"
 #include "ports/device_config.h"
-#include "proto/gid.h"
 
 namespace verbena::verbs {
 
-/// Why no frame of `device` can get to `destination`, as a sentence for the user; nullopt if one
-/// can.
+/// Why no frame of `device` can get to where `av` says, as a sentence for the user; nullopt if one
+/// can, or if `av` is wrong in itself.
 [[nodiscard]] std::optional<std::string> why_unreachable(const ports::DeviceConfig& device,
-                                                         const Gid& destination);
+                                                         const nic::AddressVector& av);
 
 }  // namespace verbena::verbs

@@ -10,6 +10,9 @@ namespace {
 /// ::ffff:0:0/96 (RFC 4291, 2.5.5.2).
 constexpr std::array<std::uint8_t, 12> ipv4_mapped_prefix{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
 
+/// Of a MAC address, and inverted in an EUI-64 (RFC 4291, A).
+constexpr std::uint8_t universal_local_bit = 0x02;
+
 }  // namespace
 
 Gid gid_from_ipv4(inet::Ipv4Address address) {
@@ -22,10 +25,16 @@ Gid gid_from_ipv4(inet::Ipv4Address address) {
 Gid gid_from_ipv6(const inet::Ipv6Address& address) { return {address.bytes}; }
 
 Gid gid_link_local(const inet::MacAddress& mac) {
-  constexpr std::uint8_t universal_local_bit = 0x02;
   const auto& m = mac.bytes;
   const auto first = static_cast<std::uint8_t>(m[0] ^ universal_local_bit);
   return {{0xFE, 0x80, 0, 0, 0, 0, 0, 0, first, m[1], m[2], 0xFF, 0xFE, m[3], m[4], m[5]}};
+}
+
+std::optional<inet::MacAddress> mac_from_link_local(const Gid& gid) {
+  const auto& g = gid.bytes;
+  const inet::MacAddress mac{
+      {static_cast<std::uint8_t>(g[8] ^ universal_local_bit), g[9], g[10], g[13], g[14], g[15]}};
+  return gid_link_local(mac) == gid ? std::optional(mac) : std::nullopt;
 }
 
 std::optional<inet::Ipv4Address> ipv4_from_gid(const Gid& gid) {

@@ -19,6 +19,9 @@ namespace verbena::roce {
 /// The link-local GID of a port: fe80::/64 with the modified EUI-64 of its MAC (RFC 4291, A).
 [[nodiscard]] Gid gid_link_local(const inet::MacAddress& mac);
 
+/// The MAC address behind a link-local GID that was made of one; nullopt for any other GID.
+[[nodiscard]] std::optional<inet::MacAddress> mac_from_link_local(const Gid& gid);
+
 /// The address behind an IPv4-mapped GID; nullopt for any other GID.
 [[nodiscard]] std::optional<inet::Ipv4Address> ipv4_from_gid(const Gid& gid);
 [[nodiscard]] inet::Ipv6Address ipv6_from_gid(const Gid& gid);

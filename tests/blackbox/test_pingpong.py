@@ -64,6 +64,19 @@ def test_every_gid_index(host, index, way):
         assert program.out.count(f"GID ::ffff:{ADDRESSES[index]}") == 2, pair.report()
 
 
+GIDS = ["::ffff:127.0.0.1", "fe80::7fff:fe00:1"]
+
+
+@pytest.mark.parametrize("tool", ["ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong"])
+@pytest.mark.parametrize("index", range(2 * len(GIDS)))
+def test_every_kind_of_gid(host, tool, index):
+    """RoCE v2 over IPv4 and IPv6, then RoCE v1 with the same GIDs."""
+    pair = host.pair(tool, "-g", str(index), "-n", "50")
+    for program in pair:
+        assert program.out.count(f"GID {GIDS[index % len(GIDS)]}") == 2, pair.report()
+        assert "50 iters in " in program.out, pair.report()
+
+
 def test_gid_indices_of_both_sides_may_differ(host):
     pair = pingpong(host, size=4096, options=["--address", ",".join(ADDRESSES)],
                     server_arguments=["-g", "2"], client_arguments=["-g", "1"])

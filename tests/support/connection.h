@@ -1,4 +1,4 @@
-// Bringing an RC queue pair up, every attribute open to the test.
+// Bringing a queue pair up, every attribute open to the test.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,16 @@ struct EndOptions {
   std::uint8_t max_rd_atomic = 4;
   std::uint8_t max_dest_rd_atomic = 4;
   Access access = all_access;
+  nic::QpType type = nic::QpType::rc;
+  /// Datagrams only.
+  Qkey qkey{0x1111};
+  /// Row of the GID table: RoCE v2 over IPv4, over IPv6, then v1 with the same GIDs (host.cpp).
+  std::uint8_t sgid_index = 0;
 };
 
 [[nodiscard]] nic::Qp& create_qp(Host& host, const EndOptions& options);
 
-// The three transitions, each with exactly the attributes that it requires.
+// The three transitions, each with exactly the attributes that it requires. Datagrams have no peer.
 void to_init(Host& host, Time now, nic::Qp& qp, const EndOptions& options);
 void to_rtr(Host& host, Time now, nic::Qp& qp, const EndOptions& options, const Gid& peer,
             Qpn peer_qpn, Psn rq_psn);

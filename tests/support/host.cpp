@@ -18,7 +18,13 @@ nic::NicConfig config_of(const inet::Ipv4Address& address, const HostOptions& op
   nic::NicConfig config;
   config.node_guid = 1;
   config.mtu_max = options.mtu_max;
-  config.gids = {{.gid = roce::gid_from_ipv4(address)}};
+  using Type = nic::GidEntry::Type;
+  const Gid ipv4 = roce::gid_from_ipv4(address);
+  const Gid link_local = roce::gid_link_local(nic::mac_of(address));
+  config.gids = {{.gid = ipv4},
+                 {.gid = link_local},
+                 {.gid = ipv4, .type = Type::roce_v1},
+                 {.gid = link_local, .type = Type::roce_v1}};
   return config;
 }
 

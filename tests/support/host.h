@@ -57,6 +57,8 @@ struct Host {
   explicit Host(std::uint8_t number, const HostOptions& options = {});
 
   [[nodiscard]] Gid gid() const;
+  /// Row `index` of its GID table.
+  [[nodiscard]] Gid gid(std::uint8_t index) const { return nic.config().gids.at(index).gid; }
   [[nodiscard]] Va va(std::uint64_t offset = 0) const { return mr->iova + offset; }
   [[nodiscard]] Sge sge(Piece piece) const { return {va(piece.offset), piece.bytes, mr->lkey}; }
   /// The memory itself, and pieces of it.

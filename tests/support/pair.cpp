@@ -33,8 +33,8 @@ Connection Pair::connect(const EndOptions& end_a, const EndOptions& end_b) {
   const Connection qps{&create_qp(a, end_a), &create_qp(b, end_b)};
   to_init(a, now_, *qps.a, end_a);
   to_init(b, now_, *qps.b, end_b);
-  to_rtr(a, now_, *qps.a, end_a, b.gid(), nic::qpn_of(*qps.b), end_b.sq_psn);
-  to_rtr(b, now_, *qps.b, end_b, a.gid(), nic::qpn_of(*qps.a), end_a.sq_psn);
+  to_rtr(a, now_, *qps.a, end_a, b.gid(end_a.sgid_index), nic::qpn_of(*qps.b), end_b.sq_psn);
+  to_rtr(b, now_, *qps.b, end_b, a.gid(end_b.sgid_index), nic::qpn_of(*qps.a), end_a.sq_psn);
   to_rts(a, now_, *qps.a, end_a);
   to_rts(b, now_, *qps.b, end_b);
   return qps;

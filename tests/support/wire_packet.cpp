@@ -46,13 +46,18 @@ std::string to_text(const ib::Aeth& aeth) {
   return fmt::format(" nak {:02x} msn {}", syndrome.to_byte(), msn);
 }
 
+/// "rc_send_only" of a reliable connection is "send_only"; other services are named.
+std::string without_service(const ib::OpcodeInfo& info) {
+  constexpr std::string_view prefix = "rc_";
+  const std::string name(ib::opcode_identifier(info.opcode));
+  return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+}
+
 }  // namespace
 
 std::string to_text(const WirePacket& packet) {
-  constexpr std::string_view prefix = "rc_";
   const ib::OpcodeInfo& info = packet.info();
-  std::string text = fmt::format("{} {}", ib::opcode_identifier(info.opcode).substr(prefix.size()),
-                                 packet.fields.psn.value());
+  std::string text = fmt::format("{} {}", without_service(info), packet.fields.psn.value());
   if (info.may_have_payload()) {
     text += fmt::format(" +{}", packet.payload_bytes);
   }

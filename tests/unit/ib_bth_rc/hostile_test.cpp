@@ -143,10 +143,10 @@ TEST_CASE("a packet from or to another address is dropped") {
   CHECK(peer.send_frame(from_stranger).counter == Counter::rx_drop_wrong_peer);
   const auto to_stranger = peer.frame_around(transport, ScriptedPeer::Address::peer_to_stranger);
   CHECK(peer.send_frame(to_stranger).counter == Counter::rx_drop_wrong_address);
-  // The GID is ours, but for RoCE v2.
+  // The GIDs are right, and ours as RoCE v1 too, but the connection is one of RoCE v2.
   const auto other_version =
       peer.frame_around(transport, ScriptedPeer::Address::peer_to_host, roce::Version::v1);
-  CHECK(peer.send_frame(other_version).counter == Counter::rx_drop_wrong_address);
+  CHECK(peer.send_frame(other_version).counter == Counter::rx_drop_wrong_peer);
   CHECK(is_untouched(peer));
 }
 

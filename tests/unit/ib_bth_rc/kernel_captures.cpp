@@ -157,7 +157,7 @@ std::span<const KernelScenario> kernel_scenarios() {
 std::vector<std::byte> client_buffer() { return pattern(3); }
 std::vector<std::byte> server_buffer() { return pattern(5); }
 
-std::vector<CapturedPacket> read_rc_packets(const std::string& capture) {
+std::vector<CapturedPacket> read_packets(ib::Service service, const std::string& capture) {
   auto reader = pcap::Reader::open(test::project_file("tests/data/captures/") + capture + ".pcap");
   REQUIRE(reader);
   std::vector<CapturedPacket> packets;
@@ -172,7 +172,7 @@ std::vector<CapturedPacket> read_rc_packets(const std::string& capture) {
     REQUIRE(frame);
     const auto packet = ib::PacketView::parse(frame->transport);
     REQUIRE(packet);
-    if (packet->info().service != ib::Service::rc) {
+    if (packet->info().service != service) {
       continue;
     }
     const Time time{(*record)->time.value().time_since_epoch()};

@@ -11,6 +11,7 @@
 
 #include "base/time.h"
 #include "proto/ib_bth/emit.h"
+#include "proto/ib_bth/opcode.h"
 #include "proto/work.h"
 
 namespace verbena::test {
@@ -22,8 +23,12 @@ struct CapturedPacket {
   std::vector<std::byte> transport;
 };
 
-/// The RC packets of one capture, in order. The client is host B (10.9.0.2, fd09::2).
-[[nodiscard]] std::vector<CapturedPacket> read_rc_packets(const std::string& capture);
+/// The packets of one service in a capture, in order. The client is host B (10.9.0.2, fd09::2).
+[[nodiscard]] std::vector<CapturedPacket> read_packets(ib::Service service,
+                                                       const std::string& capture);
+[[nodiscard]] inline std::vector<CapturedPacket> read_rc_packets(const std::string& capture) {
+  return read_packets(ib::Service::rc, capture);
+}
 
 /// A request that the client posted; `remote_offset` counts from the start of the server's buffer.
 struct ClientWork {

@@ -253,7 +253,7 @@ TEST_CASE("attributes out of range are refused and change nothing") {
       {"RNR timer", QpState::init, QpState::rtr, [](nic::QpAttr& a) { a.min_rnr_timer = 32; }},
       {"dest_rd", QpState::init, QpState::rtr, [](nic::QpAttr& a) { a.max_dest_rd_atomic = 129; }},
       {"no GRH", QpState::init, QpState::rtr, [](nic::QpAttr& a) { a.av.has_grh = false; }},
-      {"GID index", QpState::init, QpState::rtr, [](nic::QpAttr& a) { a.av.sgid_index = 1; }},
+      {"GID index", QpState::init, QpState::rtr, [](nic::QpAttr& a) { a.av.sgid_index = 4; }},
       {"GID type", QpState::init, QpState::rtr, [](nic::QpAttr& a) { a.av.dgid = {}; }},
       {"AV port", QpState::init, QpState::rtr, [](nic::QpAttr& a) { a.av.port = 2; }},
       {"timeout", QpState::rtr, QpState::rts, [](nic::QpAttr& a) { a.timeout = 32; }},

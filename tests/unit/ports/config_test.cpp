@@ -62,7 +62,14 @@ TEST_CASE("without any configuration there is verbena0 on the loopback address")
 TEST_CASE("the GID table follows the order of the addresses") {
   const DeviceConfig device = only_device({{"VERBENA_ADDRESS", "127.0.0.3,127.0.0.1,127.0.0.2"}});
   const nic::NicConfig nic = nic_config(device);
-  REQUIRE(nic.gids.size() == 3);
+  // Three over IPv4, the link-local one of the first address, and all again as RoCE v1.
+  REQUIRE(nic.gids.size() == 8);
+  CHECK(roce::to_text(nic.gids[3].gid) == "fe80::7fff:fe00:3");
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK(nic.gids[i].type == nic::GidEntry::Type::roce_v2);
+    CHECK(nic.gids[i + 4].type == nic::GidEntry::Type::roce_v1);
+    CHECK(nic.gids[i + 4].gid == nic.gids[i].gid);
+  }
   CHECK(roce::to_text(nic.gids[0].gid) == "::ffff:127.0.0.3");
   CHECK(roce::to_text(nic.gids[1].gid) == "::ffff:127.0.0.1");
   CHECK(roce::to_text(nic.gids[2].gid) == "::ffff:127.0.0.2");
