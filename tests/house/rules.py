@@ -306,7 +306,15 @@ def no_private_paths(tree: Tree) -> Iterator[Finding]:
                 yield Finding(path, number, f"{found.group()} is a path of one machine")
 
 
+def no_conflict_marks(tree: Tree) -> Iterator[Finding]:
+    """No conflict of a merge that nobody resolved."""
+    for path, text in tree.items():
+        for number, line in lines_of(text):
+            if re.match(r"(<{7}|>{7}) ", line):
+                yield Finding(path, number, "a conflict of a merge")
+
+
 RULES: list[Rule] = [
     include_arrows, banned_words, line_length, file_length, headers, file_names, sources_listed,
-    tests_registered, test_purpose, one_title, no_leftovers, no_private_paths,
+    tests_registered, test_purpose, one_title, no_leftovers, no_private_paths, no_conflict_marks,
 ]

@@ -218,6 +218,11 @@ class Text(unittest.TestCase):
         for path in ("proto/work/x.h", "../home/x", "/usr/include/x.h", "/dev/shm/x"):
             self.assertEqual(in_file(rules.no_private_paths, "docs/a.md", f"see {path}"), [])
 
+    def test_a_conflict_is_found(self):
+        conflict = "a\n<<<<<<< ours\nb\n=======\nc\n>>>>>>> theirs\n"
+        self.assertEqual(in_file(rules.no_conflict_marks, "docs/a.md", conflict), [2, 6])
+        self.assertEqual(in_file(rules.no_conflict_marks, "docs/a.md", "Title\n=======\n"), [])
+
 
 if __name__ == "__main__":
     unittest.main()
