@@ -142,8 +142,11 @@ def test_devices_shows_the_configuration(host):
     device, = json.loads(host.verbena_command("devices", "--json", *options).succeed().out)
     assert (device["name"], device["guid"], device["mtu"]) == (
         "mlx5_7", "0200:00ff:fe12:3456", 2048)
-    assert device["gids"] == [{"index": 0, "gid": "0000:0000:0000:0000:0000:ffff:7f00:0001",
-                               "type": "RoCE v2"}]
+    addresses = ["0000:0000:0000:0000:0000:ffff:7f00:0001",
+                 "fe80:0000:0000:0000:0000:7fff:fe00:0001"]
+    assert [(row["index"], row["gid"], row["type"]) for row in device["gids"]] == [
+        (0, addresses[0], "RoCE v2"), (1, addresses[1], "RoCE v2"),
+        (2, addresses[0], "RoCE v1"), (3, addresses[1], "RoCE v1")]
     assert device["fabric"] == str(host.fabric)
     assert device["members"] == []
     text = host.verbena_command("devices", *options).succeed().out
