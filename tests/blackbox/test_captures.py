@@ -167,7 +167,9 @@ def test_retransmissions_carry_a_comment(host):
             server.send_signal(signal.SIGCONT)
     else:
         raise AssertionError(f"no retransmission\n{client.report()}")
+    # A client that waits for the server's next message has nothing under way, and would never learn
+    # that the server is gone.
     server.kill()
-    client.wait()
+    client.kill()
     comments = [comment for frame in read_frames(capture) for comment in frame.comments]
     assert any("retransmission" in comment for comment in comments), comments[:10]
