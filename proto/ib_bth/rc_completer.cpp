@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "proto/ib_bth/rc_requester.h"
+#include "proto/ib_bth/send_completion.h"
 #include "proto/ib_bth/sge_copy.h"
 
 namespace verbena::ib {
@@ -294,25 +295,7 @@ void RcRequester::complete_head(TransportEnv& env, WcStatus status) {
   if (wqe.started && wqe.wants_data()) {
     --rd_atomics_in_flight_;
   }
-  const bool failed = status != WcStatus::success;
-  if (failed) {
-    env.counters.add(Counter::req_cqe_error);
-    if (status == WcStatus::wr_flush_err) {
-      env.counters.add(Counter::req_cqe_flush_error);
-    }
-  } else if (completion_opcode(wqe.opcode) == WcOpcode::send) {
-    env.counters.add(Counter::rdma_sends);
-  }
-  if (failed || signal_all_ || wqe.signaled) {
-    completions_.complete({.wr_id = wqe.wr_id,
-                           .time = env.now,
-                           .byte_len = wqe.length,
-                           .qpn = qpn_,
-                           .status = status,
-                           .opcode = completion_opcode(wqe.opcode)},
-                          failed);
-  }
-  queue_.pop();
+  complete_oldest(queue_, env, status, qpn_, signal_all_, completions_);
 }
 
 void RcRequester::flush(TransportEnv& env) {

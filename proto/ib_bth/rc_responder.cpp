@@ -60,7 +60,7 @@ std::uint64_t apply_atomic(std::byte* host, const PacketView& packet) {
 
 RcResponder::RcResponder(Qpn qpn, std::uint32_t recv_wr_max, std::uint32_t recv_sge_max,
                          CompletionSink& completions)
-    : qpn_(qpn), queue_(recv_wr_max, recv_sge_max), completions_(completions) {}
+    : receive_(qpn, recv_wr_max, recv_sge_max, completions) {}
 
 void RcResponder::activate(const Connection& connection, const RcResponderConfig& config) {
   connection_ = connection;
@@ -96,9 +96,7 @@ void RcResponder::resize_replies(std::uint32_t capacity) {
 }
 
 void RcResponder::reset() {
-  while (!queue_.empty()) {
-    queue_.pop();
-  }
+  receive_.reset();
   active_ = nak_sent_ = false;
   msn_ = Msn();
   inbound_ = Inbound::idle;
@@ -109,7 +107,7 @@ void RcResponder::reset() {
 void RcResponder::flush(TransportEnv& env) {
   active_ = false;
   inbound_ = Inbound::idle;
-  while (!queue_.empty()) {
+  while (!queue().empty()) {
     complete_receive(env, WcStatus::wr_flush_err, {.opcode = WcOpcode::recv}, true);
   }
 }
@@ -202,7 +200,7 @@ bool RcResponder::takes_receive(const PacketView& packet) const {
 
 /// IBTA vol 1, 9.7.4.1.6: a receive request, or a place to keep a READ or atomic for replay.
 RcResponder::Checked RcResponder::check_resources(const PacketView& packet) const {
-  if (takes_receive(packet) && queue_.empty()) {
+  if (takes_receive(packet) && queue().empty()) {
     return Refusal{.check = RxCheck::resources,
                    .syndrome = Syndrome::rnr_nak(config_.min_rnr_timer & Syndrome::code_max),
                    .counter = Counter::out_of_buffer};
@@ -239,7 +237,7 @@ RcResponder::Checked RcResponder::check_length(const PacketView& packet) const {
   const std::uint64_t before = info.starts_message() ? 0 : received_bytes_;
   switch (info.operation) {
     case Operation::send: {
-      const std::uint64_t room = std::min(total_length(queue_.front().sges), message_bytes_max);
+      const std::uint64_t room = std::min(total_length(queue().front().sges), message_bytes_max);
       if (before + payload > room) {
         return refused(room, before + payload, WcStatus::loc_len_err,
                        Counter::resp_local_length_error);
@@ -333,7 +331,7 @@ RcResponder::Checked RcResponder::execute_send(TransportEnv& env, const PacketVi
     received_bytes_ = 0;
     inbound_ = Inbound::send;
   }
-  if (!scatter(env.memory, connection_.pd, queue_.front().sges, received_bytes_,
+  if (!scatter(env.memory, connection_.pd, queue().front().sges, received_bytes_,
                packet.payload())) {
     return Refusal{.check = RxCheck::execute,
                    .syndrome = operational_error,
@@ -439,19 +437,8 @@ void RcResponder::end_message(TransportEnv& env, const PacketView& packet) {
 
 void RcResponder::complete_receive(TransportEnv& env, WcStatus status, Completion completion,
                                    bool solicited) {
-  completion.wr_id = queue_.front().wr_id;
-  completion.time = env.now;
-  completion.qpn = qpn_;
   completion.src_qpn = connection_.dest_qpn;
-  completion.status = status;
-  queue_.pop();
-  if (status != WcStatus::success) {
-    env.counters.add(Counter::resp_cqe_error);
-  }
-  if (status == WcStatus::wr_flush_err) {
-    env.counters.add(Counter::resp_cqe_flush_error);
-  }
-  completions_.complete(completion, solicited || status != WcStatus::success);
+  receive_.complete(env, status, completion, solicited);
 }
 
 /// IBTA vol 1, 9.7.5.1.3: a request behind the expected one is answered by a NAK, once.
@@ -544,7 +531,7 @@ RcResponder::Outcome RcResponder::refuse(TransportEnv& env, const PacketView& pa
   // would take (C9-222.1.1 ff.); otherwise the event tells.
   const bool has_receive =
       inbound_ == Inbound::send ||
-      (takes_receive(packet) && refusal.check >= RxCheck::length && !queue_.empty());
+      (takes_receive(packet) && refusal.check >= RxCheck::length && !queue().empty());
   if (has_receive) {
     const bool is_write = inbound_ != Inbound::send && packet.info().operation == Operation::write;
     complete_receive(env, refusal.recv_status,

@@ -29,7 +29,7 @@
 #include "proto/ib_bth/aeth.h"
 #include "proto/ib_bth/packet.h"
 #include "proto/ib_bth/rc_requester.h"
-#include "proto/ib_bth/recv_queue.h"
+#include "proto/ib_bth/recv_side.h"
 #include "proto/ib_bth/transport_env.h"
 #include "proto/packet_sink.h"
 #include "proto/verdict.h"
@@ -54,7 +54,7 @@ class RcResponder {
               CompletionSink& completions);
 
   // Getters.
-  [[nodiscard]] const RecvQueue& queue() const { return queue_; }
+  [[nodiscard]] const RecvQueue& queue() const { return receive_.queue(); }
   [[nodiscard]] Psn expected_psn() const { return expected_psn_; }
   /// Whether poll_transmit() would find something to do.
   [[nodiscard]] bool wants_transmit() const { return replies_waiting_ > 0 || ack_.has_value(); }
@@ -64,7 +64,7 @@ class RcResponder {
   void activate(const Connection& connection, const RcResponderConfig& config);
   /// Changes what later transitions may change: all but the PSN.
   void reconfigure(const RcResponderConfig& config);
-  [[nodiscard]] Result<void, PostError> post(const RecvWr& wr) { return queue_.push(wr); }
+  [[nodiscard]] Result<void, PostError> post(const RecvWr& wr) { return receive_.post(wr); }
   /// The QP is in error: completes everything posted with wr_flush_err. Answers that wait still go.
   void flush(TransportEnv& env);
   /// Reset: forgets everything; nothing completes.
@@ -162,9 +162,7 @@ class RcResponder {
   void refuse_reply(TransportEnv& env, const Reply& reply);
   void end_reply(Reply& reply);
 
-  Qpn qpn_;
-  RecvQueue queue_;
-  CompletionSink& completions_;
+  RecvSide receive_;
   Connection connection_;
   RcResponderConfig config_;
   bool active_ = false;

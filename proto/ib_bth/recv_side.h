@@ -1,4 +1,4 @@
-// The receive queue of an unreliable queue pair together with what completes its requests.
+// The receive queue of a queue pair together with what completes its requests.
 #pragma once
 
 #include <cstdint>

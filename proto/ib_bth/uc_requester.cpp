@@ -23,28 +23,16 @@ Result<void, PostError> UcRequester::post(const SendWr& wr) {
   }
 }
 
+/// What is wrong with the oldest request; success if nothing is.
+WcStatus UcRequester::check(TransportEnv& env) const {
+  const bool permitted =
+      sges_permit(env.memory, connection_.pd, queue_.sges(queue_.head()), Access::none);
+  return permitted ? WcStatus::success : WcStatus::loc_prot_err;
+}
+
 UcRequester::Transmitted UcRequester::poll_transmit(TransportEnv& env, PacketSink& sink,
                                                     std::uint32_t& packets_max) {
-  while (wants_transmit()) {
-    const bool begins = next_packet_ == 0;
-    if (begins &&
-        !sges_permit(env.memory, connection_.pd, queue_.sges(queue_.head()), Access::none)) {
-      return {.failure = fail_head(env, WcStatus::loc_prot_err)};
-    }
-    if (packets_max == 0) {
-      return {.result = TransmitResult::more};
-    }
-    switch (emit(env, sink)) {
-      case Emitted::sent:
-        --packets_max;
-        break;
-      case Emitted::no_room:
-        return {.result = TransmitResult::blocked};
-      case Emitted::no_access:
-        return {.failure = fail_head(env, WcStatus::loc_prot_err)};
-    }
-  }
-  return {};
+  return transmit(env, packets_max, [&] { return check(env); }, [&] { return emit(env, sink); });
 }
 
 UcRequester::Emitted UcRequester::emit(TransportEnv& env, PacketSink& sink) {

@@ -19,7 +19,7 @@ class UcRequester : public UnackedRequester {
                                           std::uint32_t& packets_max);
 
  private:
-  enum class Emitted : std::uint8_t { sent, no_room, no_access };
+  [[nodiscard]] WcStatus check(TransportEnv& env) const;
   [[nodiscard]] Emitted emit(TransportEnv& env, PacketSink& sink);
 
   Connection connection_;

@@ -53,24 +53,7 @@ WcStatus UdRequester::check(TransportEnv& env) const {
 
 UdRequester::Transmitted UdRequester::poll_transmit(TransportEnv& env, DatagramSink& sink,
                                                     std::uint32_t& packets_max) {
-  while (wants_transmit()) {
-    if (const WcStatus status = check(env); status != WcStatus::success) {
-      return {.failure = fail_head(env, status)};
-    }
-    if (packets_max == 0) {
-      return {.result = TransmitResult::more};
-    }
-    switch (emit(env, sink)) {
-      case Emitted::sent:
-        --packets_max;
-        break;
-      case Emitted::no_room:
-        return {.result = TransmitResult::blocked};
-      case Emitted::no_access:
-        return {.failure = fail_head(env, WcStatus::loc_prot_err)};
-    }
-  }
-  return {};
+  return transmit(env, packets_max, [&] { return check(env); }, [&] { return emit(env, sink); });
 }
 
 UdRequester::Emitted UdRequester::emit(TransportEnv& env, DatagramSink& sink) {

@@ -41,7 +41,6 @@ class UdRequester : public UnackedRequester {
     return destinations_[static_cast<std::size_t>(index) % queue_.limits().wr_max];
   }
   [[nodiscard]] WcStatus check(TransportEnv& env) const;
-  enum class Emitted : std::uint8_t { sent, no_room, no_access };
   [[nodiscard]] Emitted emit(TransportEnv& env, DatagramSink& sink);
 
   UdRequesterConfig config_;

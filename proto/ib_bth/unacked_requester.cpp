@@ -1,5 +1,7 @@
 #include "proto/ib_bth/unacked_requester.h"
 
+#include "proto/ib_bth/send_completion.h"
+
 namespace verbena::ib {
 
 void UnackedRequester::flush(TransportEnv& env) {
@@ -36,26 +38,7 @@ QpFailure UnackedRequester::fail_head(TransportEnv& env, WcStatus status) {
 }
 
 void UnackedRequester::complete_head(TransportEnv& env, WcStatus status) {
-  const SendWqe& wqe = queue_.at(queue_.head());
-  const bool failed = status != WcStatus::success;
-  if (failed) {
-    env.counters.add(Counter::req_cqe_error);
-    if (status == WcStatus::wr_flush_err) {
-      env.counters.add(Counter::req_cqe_flush_error);
-    }
-  } else if (completion_opcode(wqe.opcode) == WcOpcode::send) {
-    env.counters.add(Counter::rdma_sends);
-  }
-  if (failed || signal_all_ || wqe.signaled) {
-    completions_.complete({.wr_id = wqe.wr_id,
-                           .time = env.now,
-                           .byte_len = wqe.length,
-                           .qpn = qpn_,
-                           .status = status,
-                           .opcode = completion_opcode(wqe.opcode)},
-                          failed);
-  }
-  queue_.pop();
+  complete_oldest(queue_, env, status, qpn_, signal_all_, completions_);
 }
 
 }  // namespace verbena::ib

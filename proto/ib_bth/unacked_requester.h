@@ -64,6 +64,33 @@ class UnackedRequester {
   void complete_head(TransportEnv& env, WcStatus status);
   /// The oldest request can't be sent: completes it with the reason.
   [[nodiscard]] QpFailure fail_head(TransportEnv& env, WcStatus status);
+  enum class Emitted : std::uint8_t { sent, no_room, no_access };
+  /// Sends until there is nothing, `packets_max` is used up, or the way is blocked. `check()` tells
+  /// what is wrong with the oldest request before its first packet; `emit()` sends one packet of
+  /// it.
+  template <class Check, class Emit>
+  [[nodiscard]] Transmitted transmit(TransportEnv& env, std::uint32_t& packets_max, Check check,
+                                     Emit emit) {
+    while (wants_transmit()) {
+      const WcStatus status = is_drained() ? check() : WcStatus::success;
+      if (status != WcStatus::success) {
+        return {.failure = fail_head(env, status)};
+      }
+      if (packets_max == 0) {
+        return {.result = TransmitResult::more};
+      }
+      switch (emit()) {
+        case Emitted::sent:
+          --packets_max;
+          break;
+        case Emitted::no_room:
+          return {.result = TransmitResult::blocked};
+        case Emitted::no_access:
+          return {.failure = fail_head(env, WcStatus::loc_prot_err)};
+      }
+    }
+    return {};
+  }
   /// A packet of the oldest request is out; completes it if that was its last.
   void packet_sent(TransportEnv& env, bool last);
 
