@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <fstream>
 #include <optional>
 
 #include "base/toml.h"
@@ -169,6 +171,21 @@ class Reader {
 };
 
 }  // namespace
+
+Result<std::string, int> read_config_file(const std::string& name) {
+  std::ifstream file(name, std::ios::binary);
+  // One byte more than allowed tells that there is more.
+  std::string content(config_file_bytes_max + 1, '\0');
+  file.read(content.data(), static_cast<std::streamsize>(content.size()));
+  if (file.bad() || (file.fail() && !file.eof()) || !file.is_open()) {
+    return std::unexpected(errno);
+  }
+  content.resize(static_cast<std::size_t>(file.gcount()));
+  if (content.size() > config_file_bytes_max) {
+    return std::unexpected(EFBIG);
+  }
+  return content;
+}
 
 Result<std::vector<DeviceDraft>, std::string> parse_config_file(std::string_view toml,
                                                                 std::string_view file_name) {

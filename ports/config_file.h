@@ -10,6 +10,10 @@
 
 namespace verbena::ports {
 
+/// The text of a file that a setting names, config_file_bytes_max at most; or an errno, EFBIG if it
+/// is longer.
+[[nodiscard]] Result<std::string, int> read_config_file(const std::string& name);
+
 /// The devices of a configuration file's text, 1 to devices_max. Errors begin with
 /// "<file_name>:<line>:<column>: ".
 [[nodiscard]] Result<std::vector<DeviceDraft>, std::string> parse_config_file(

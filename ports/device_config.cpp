@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
-#include <fstream>
 #include <optional>
 
 #include "ports/config_file.h"
@@ -201,19 +200,16 @@ Result<Drafts, std::string> drafts_of(const Environment& environment) {
     return Drafts(1);
   }
   const std::string file_name(*path);
-  std::ifstream file(file_name, std::ios::binary);
-  std::string content(config_file_bytes_max + 1, '\0');
-  file.read(content.data(), static_cast<std::streamsize>(content.size()));
-  if (file.bad() || (file.fail() && !file.eof()) || !file.is_open()) {
-    return std::unexpected(fmt::format("can't read the configuration {} ({}): {}", file_name,
-                                       env::config, sys::error_text(errno)));
-  }
-  content.resize(static_cast<std::size_t>(file.gcount()));
-  if (content.size() > config_file_bytes_max) {
+  const auto content = read_config_file(file_name);
+  if (!content && content.error() == EFBIG) {
     return std::unexpected(fmt::format("the configuration {} has more than {} KiB", file_name,
                                        config_file_bytes_max / 1024));
   }
-  return parse_config_file(content, file_name);
+  if (!content) {
+    return std::unexpected(fmt::format("can't read the configuration {} ({}): {}", file_name,
+                                       env::config, sys::error_text(content.error())));
+  }
+  return parse_config_file(*content, file_name);
 }
 
 Result<std::vector<DeviceConfig>, std::string> finish(Drafts drafts) {

@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "base/prng.h"
+#include "ports/config_file.h"
 #include "ports/interfaces.h"
 #include "ports/sys.h"
 
@@ -282,16 +283,14 @@ SetResult DeviceDraft::add_faults(std::string_view rules) {
 
 SetResult DeviceDraft::add_fault_file(std::string_view path) {
   const std::string name(path);
-  std::ifstream file(name, std::ios::binary);
-  std::string content(config_file_bytes_max + 1, '\0');
-  if (!file.read(content.data(), static_cast<std::streamsize>(content.size())) && !file.eof()) {
-    return refuse(fmt::format("can't read {}: {}", name, sys::error_text(errno)));
-  }
-  content.resize(static_cast<std::size_t>(file.gcount()));
-  if (content.size() > config_file_bytes_max) {
+  const auto content = read_config_file(name);
+  if (!content && content.error() == EFBIG) {
     return refuse(fmt::format("{} has more than {} KiB", name, config_file_bytes_max / 1024));
   }
-  auto rules = faults::parse_rules_file(content, name);
+  if (!content) {
+    return refuse(fmt::format("can't read {}: {}", name, sys::error_text(content.error())));
+  }
+  auto rules = faults::parse_rules_file(*content, name);
   if (!rules) {
     return refuse(std::move(rules.error()));
   }
