@@ -44,9 +44,8 @@ inline PortWithQpns open_port(const std::string& path,
 }
 
 /// Sends frame `number`; false if there is no room.
-inline bool send(Port& port, Qpn destination, std::size_t bytes, std::uint64_t number) {
-  const MutableBytes frame =
-      port.reserve({.source = {}, .destination = {}, .destination_qpn = destination}, bytes);
+inline bool send(Port& port, const FrameRoute& route, std::size_t bytes, std::uint64_t number) {
+  const MutableBytes frame = port.reserve(route, bytes);
   if (frame.empty()) {
     return false;
   }
@@ -54,6 +53,11 @@ inline bool send(Port& port, Qpn destination, std::size_t bytes, std::uint64_t n
   fill_pattern(frame, number);
   port.commit({});
   return true;
+}
+
+inline bool send(Port& port, Qpn destination, std::size_t bytes, std::uint64_t number) {
+  return send(port, {.source = {}, .destination = {}, .destination_qpn = destination}, bytes,
+              number);
 }
 
 }  // namespace verbena::ports::test

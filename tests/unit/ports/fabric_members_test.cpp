@@ -10,7 +10,6 @@ namespace verbena::ports {
 namespace {
 
 using namespace std::chrono_literals;
-using test::fill_pattern;
 using test::has_pattern;
 using test::open_port;
 using test::PortWithQpns;
@@ -21,14 +20,10 @@ constexpr std::uint32_t many = 1U << 20;
 
 Gid gid(const char* text) { return roce::gid_from_text(text).value(); }
 
+constexpr std::size_t frame_bytes = 1000;
+
 bool send_to(Port& port, const FrameRoute& route, std::uint64_t number) {
-  const MutableBytes frame = port.reserve(route, 1000);
-  if (frame.empty()) {
-    return false;
-  }
-  fill_pattern(frame, number);
-  port.commit({});
-  return true;
+  return test::send(port, route, frame_bytes, number);
 }
 
 FrameRoute to_group(const Gid& group) {
