@@ -118,6 +118,16 @@ enum class TransmitStatus : std::uint8_t {
   blocked,
 };
 
+/// Which half of a connection sends first in a turn.
+enum class TransmitOrder : std::uint8_t {
+  /// Peers wait for answers.
+  answers_first,
+  /// For answers that were held back to travel with a request: a peer that polls for the answer has
+  /// received the request by then. And behind longer datagrams a shorter one leaves in the same
+  /// batch (ports/udp_batch.h).
+  requests_first,
+};
+
 class Nic {
  public:
   /// `seed` feeds what must be unpredictable to peers but reproducible in a test: the key tags.
@@ -193,7 +203,8 @@ class Nic {
 
   // Effects out.
   /// Sends what is due, round robin over QPs, at most `frames_max` frames.
-  TransmitStatus poll_transmit(Time now, FrameSink& sink, std::uint32_t frames_max = 64);
+  TransmitStatus poll_transmit(Time now, FrameSink& sink, std::uint32_t frames_max = 64,
+                               TransmitOrder order = TransmitOrder::answers_first);
   [[nodiscard]] std::optional<AsyncEvent> poll_event();
   /// The next CQ whose armed notification fired.
   [[nodiscard]] Cq* poll_cq_notification();

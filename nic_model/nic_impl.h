@@ -67,8 +67,9 @@ struct Nic::Impl {
   // nic_transmit.cpp
   void mark_ready(Qp& qp);
   void unmark_ready(Qp& qp);
-  TransmitStatus transmit(Time now, FrameSink& sink, std::uint32_t frames_max);
-  ib::TransmitResult transmit_one(Time now, Qp& qp, FrameSink& sink, std::uint32_t& frames_max);
+  TransmitStatus transmit(Time now, FrameSink& sink, std::uint32_t frames_max, TransmitOrder order);
+  ib::TransmitResult transmit_one(Time now, Qp& qp, FrameSink& sink, std::uint32_t& frames_max,
+                                  TransmitOrder order);
   void update_timer(Qp& qp) { timers.schedule(qp, nic::next_timeout(qp)); }
 
   const DeviceProfile profile;

@@ -118,8 +118,9 @@ Result<void, PostError> Nic::post_recv(Time now, Qp& qp, const RecvWr& wr) {
   return {};
 }
 
-TransmitStatus Nic::poll_transmit(Time now, FrameSink& sink, std::uint32_t frames_max) {
-  const TransmitStatus status = impl_->transmit(now, sink, frames_max);
+TransmitStatus Nic::poll_transmit(Time now, FrameSink& sink, std::uint32_t frames_max,
+                                  TransmitOrder order) {
+  const TransmitStatus status = impl_->transmit(now, sink, frames_max, order);
   if (!impl_->cq_signals.overflowed.empty()) {
     impl_->fail_users_of_overflowed_cqs(now);
   }
@@ -142,12 +143,13 @@ void Nic::Impl::unmark_ready(Qp& qp) {
 
 /// Round robin: each ready queue pair sends a quantum, then goes to the end of the list. One whose
 /// way is blocked waits for the next call, the others go on.
-TransmitStatus Nic::Impl::transmit(Time now, FrameSink& sink, std::uint32_t frames_max) {
+TransmitStatus Nic::Impl::transmit(Time now, FrameSink& sink, std::uint32_t frames_max,
+                                   TransmitOrder order) {
   ReadyList blocked;
   while (!ready.empty() && frames_max > 0) {
     Qp& qp = ready.front();
     ready.pop_front();
-    switch (transmit_one(now, qp, sink, frames_max)) {
+    switch (transmit_one(now, qp, sink, frames_max, order)) {
       case ib::TransmitResult::idle:
         break;
       case ib::TransmitResult::more:
@@ -166,7 +168,7 @@ TransmitStatus Nic::Impl::transmit(Time now, FrameSink& sink, std::uint32_t fram
 
 /// A queue pair's turn.
 ib::TransmitResult Nic::Impl::transmit_one(Time now, Qp& qp, FrameSink& sink,
-                                           std::uint32_t& frames_max) {
+                                           std::uint32_t& frames_max, TransmitOrder order) {
   auto transport = env(now, qp);
   std::uint32_t quantum = std::min(quantum_packets, frames_max);
   const std::uint32_t given = quantum;
@@ -177,9 +179,14 @@ ib::TransmitResult Nic::Impl::transmit_one(Time now, Qp& qp, FrameSink& sink,
   };
   if (auto* const rc = std::get_if<RcHalves>(&qp.transport)) {
     ConnectionSink packets(qp, sink, qp.counters);
-    // Answers before requests, because peers wait for them.
-    note(rc->responder.poll_transmit(transport, packets, quantum));
+    if (order == TransmitOrder::requests_first) {
+      note(rc->requester.poll_transmit(transport, packets, quantum));
+      update_timer(qp);
+    }
     if (result == ib::TransmitResult::idle) {
+      note(rc->responder.poll_transmit(transport, packets, quantum));
+    }
+    if (result == ib::TransmitResult::idle && order == TransmitOrder::answers_first) {
       note(rc->requester.poll_transmit(transport, packets, quantum));
       update_timer(qp);
     }

@@ -139,7 +139,10 @@ EngineLoop::Batch EngineLoop::run_batch(Order order) {
     nic_.on_timer(now_);
   }
   const std::uint64_t sent_before = nic_.counters()[Counter::sent_pkts];
-  const auto status = nic_.poll_transmit(now_, *port_, batch_frames_max);
+  const auto status =
+      nic_.poll_transmit(now_, *port_, batch_frames_max,
+                         order == Order::send_held ? nic::TransmitOrder::requests_first
+                                                   : nic::TransmitOrder::answers_first);
   port_->flush();
   poll_patience_.sent();
   thread_patience_.sent();
@@ -196,7 +199,8 @@ void EngineLoop::settle() {
 void EngineLoop::after_post_send(Time now) {
   poll_patience_.replied(now);
   thread_patience_.replied(now);
-  run_effects();
+  // The first batch only: behind a long reply, answers don't wait for its end.
+  run_effects(holds_answers() ? Order::send_held : Order::send_only);
 }
 
 void EngineLoop::after_post_recv() {
@@ -207,14 +211,15 @@ void EngineLoop::after_post_recv() {
   }
 }
 
-void EngineLoop::run_effects() {
+void EngineLoop::run_effects(Order order) {
   if (dead_) {
     return;
   }
   is_unpublished_ = true;
   bool more = true;
   for (int batch = 0; more && batch < command_batches_max; ++batch) {
-    more = run_batch(Order::send_only).more;
+    more = run_batch(order).more;
+    order = Order::send_only;
   }
   kick_if_due(more);
 }
@@ -367,8 +372,15 @@ void EngineLoop::watch() {
   const std::uint64_t polls = polls_.load(std::memory_order_relaxed) - polls_before;
   const auto windows = static_cast<std::uint64_t>(grace / spinning_window);
   if (polls >= windows * trusted_window_polls) {
-    polling_grace_ = std::min(2 * grace, polling_grace_max);
-    learn(false);
+    if (Engine::now() - last_poll_ > spinning_window) {
+      // It polls in turn with something else, such as a byte of memory: what it waits for may be
+      // here.
+      polling_grace_ = polling_grace_min;
+      run_thread_batch();
+    } else {
+      polling_grace_ = std::min(2 * grace, polling_grace_max);
+      learn(false);
+    }
     return;
   }
   polling_grace_ = polling_grace_min;

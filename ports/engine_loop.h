@@ -55,7 +55,7 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
   /// Before a command that is not a post: lets out what is held back.
   void settle();
   /// After a command: lets its effects out.
-  void run_effects();
+  void run_effects() { run_effects(Order::send_only); }
   /// After posts: the same, but what is held back waits for a send request.
   void after_post_send(Time now);
   void after_post_recv();
@@ -84,6 +84,8 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
   };
   enum class Order : std::uint8_t {
     send_only,
+    /// The same, with answers that were held back behind the request that they waited for.
+    send_held,
     receive_then_send,
     /// The answers to what is received wait for the next batch (answer_patience.h).
     send_then_receive,
@@ -95,6 +97,7 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
     }
     return verdict;
   }
+  void run_effects(Order order);
   /// Receives, serves timers, sends, tells events.
   Batch run_batch(Order order);
   std::uint32_t receive();

@@ -2,6 +2,8 @@
 // dead peer.
 #include <catch2/catch.hpp>
 
+#include "proto/ib_bth/packet.h"
+#include "proto/roce/decap.h"
 #include "tests/support/pair.h"
 
 namespace verbena::test {
@@ -119,6 +121,47 @@ TEST_CASE("no more frames are sent at once than the budget allows") {
   CHECK(sink.taken == 3);
   CHECK(pair.a.nic.poll_transmit(pair.now(), sink, 100) == nic::TransmitStatus::idle);
   CHECK(sink.taken == 10);
+}
+
+namespace {
+
+/// Notes the opcodes of the frames that it takes.
+class Notebook final : public FrameSink {
+ public:
+  MutableBytes reserve(const FrameRoute&, std::size_t bytes) override {
+    frame_.resize(bytes);
+    return frame_;
+  }
+  void commit(const PacketNote&) override {
+    opcodes.push_back(ib::PacketView::parse(roce::parse_frame(frame_)->transport)->opcode());
+  }
+  std::vector<ib::Opcode> opcodes;
+
+ private:
+  std::vector<std::byte> frame_;
+};
+
+/// What b sends when it has both an answer and a request of one packet to send.
+std::vector<ib::Opcode> answer_and_request(nic::TransmitOrder order) {
+  Pair pair;
+  const Connection qps = pair.connect();
+  pair.set_room(Side::b, 0);
+  pair.post(Side::a, *qps.a, pair.a.write(1, {0, 8}, pair.b, 0));
+  pair.settle();
+  pair.post(Side::b, *qps.b, pair.b.write(2, {0, 8}, pair.a, 0));
+  Notebook sink;
+  CHECK(pair.b.nic.poll_transmit(pair.now(), sink, 64, order) == nic::TransmitStatus::idle);
+  return sink.opcodes;
+}
+
+}  // namespace
+
+TEST_CASE("answers leave before requests, unless they waited for a request") {
+  using enum ib::Opcode;
+  CHECK(answer_and_request(nic::TransmitOrder::answers_first) ==
+        std::vector{rc_acknowledge, rc_write_only});
+  CHECK(answer_and_request(nic::TransmitOrder::requests_first) ==
+        std::vector{rc_write_only, rc_acknowledge});
 }
 
 TEST_CASE("a NAK that waits for room is not covered up by the answer to a duplicate") {
