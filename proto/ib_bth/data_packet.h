@@ -10,8 +10,8 @@
 #include "base/ids.h"
 #include "proto/ib_bth/emit.h"
 #include "proto/ib_bth/opcode.h"
-#include "proto/ib_bth/send_queue.h"
 #include "proto/memory_access.h"
+#include "proto/send_queue.h"
 #include "proto/work.h"
 
 namespace verbena::ib {

@@ -7,7 +7,7 @@
 
 #include "proto/ib_bth/rc_requester.h"
 #include "proto/ib_bth/send_completion.h"
-#include "proto/ib_bth/sge_copy.h"
+#include "proto/sge_copy.h"
 
 namespace verbena::ib {
 

@@ -30,9 +30,9 @@
 #include "proto/ib_bth/connection.h"
 #include "proto/ib_bth/emit.h"
 #include "proto/ib_bth/packet.h"
-#include "proto/ib_bth/send_queue.h"
 #include "proto/ib_bth/transport_env.h"
 #include "proto/packet_sink.h"
+#include "proto/send_queue.h"
 #include "proto/verdict.h"
 #include "proto/work.h"
 

@@ -32,6 +32,7 @@
 #include "proto/ib_bth/recv_side.h"
 #include "proto/ib_bth/transport_env.h"
 #include "proto/packet_sink.h"
+#include "proto/recv_queue.h"
 #include "proto/verdict.h"
 #include "proto/work.h"
 

@@ -5,8 +5,8 @@
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "proto/ib_bth/recv_queue.h"
 #include "proto/ib_bth/transport_env.h"
+#include "proto/recv_queue.h"
 #include "proto/work.h"
 
 namespace verbena::ib {

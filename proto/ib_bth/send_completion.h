@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/ids.h"
-#include "proto/ib_bth/send_queue.h"
 #include "proto/ib_bth/transport_env.h"
+#include "proto/send_queue.h"
 #include "proto/work.h"
 
 namespace verbena::ib {

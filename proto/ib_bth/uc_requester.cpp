@@ -1,7 +1,7 @@
 #include "proto/ib_bth/uc_requester.h"
 
 #include "proto/ib_bth/data_packet.h"
-#include "proto/ib_bth/sge_copy.h"
+#include "proto/sge_copy.h"
 
 namespace verbena::ib {
 

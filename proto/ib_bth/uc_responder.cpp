@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "proto/ib_bth/sge_copy.h"
+#include "proto/sge_copy.h"
 
 namespace verbena::ib {
 

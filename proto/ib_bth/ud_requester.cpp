@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "proto/ib_bth/data_packet.h"
-#include "proto/ib_bth/sge_copy.h"
+#include "proto/sge_copy.h"
 
 namespace verbena::ib {
 

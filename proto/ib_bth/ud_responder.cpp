@@ -1,6 +1,6 @@
 #include "proto/ib_bth/ud_responder.h"
 
-#include "proto/ib_bth/sge_copy.h"
+#include "proto/sge_copy.h"
 
 namespace verbena::ib {
 

@@ -12,9 +12,9 @@
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "proto/ib_bth/send_queue.h"
 #include "proto/ib_bth/transport_env.h"
 #include "proto/packet_sink.h"
+#include "proto/send_queue.h"
 #include "proto/work.h"
 
 namespace verbena::ib {

@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "proto/work.h"
 
-namespace verbena::ib {
+namespace verbena {
 
 class RecvQueue {
  public:
@@ -40,4 +40,4 @@ class RecvQueue {
   std::unique_ptr<Sge[]> sges_;
 };
 
-}  // namespace verbena::ib
+}  // namespace verbena

@@ -13,7 +13,7 @@
 #include "base/result.h"
 #include "proto/work.h"
 
-namespace verbena::ib {
+namespace verbena {
 
 struct SendWqe {
   std::uint64_t wr_id = 0;
@@ -99,4 +99,4 @@ class SendQueue {
   std::unique_ptr<std::byte[]> inline_;
 };
 
-}  // namespace verbena::ib
+}  // namespace verbena

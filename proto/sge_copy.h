@@ -9,7 +9,7 @@
 #include "proto/memory_access.h"
 #include "proto/work.h"
 
-namespace verbena::ib {
+namespace verbena {
 
 /// Checks all SGEs at once, before anything moves: a work request with one bad SGE moves nothing
 /// (IBTA vol 1, 10.6.2: a protection error is one of the whole request).
@@ -31,4 +31,4 @@ namespace verbena::ib {
 /// the last byte of its buffer) because PCIe hardware happens to behave so.
 void place(std::byte* to, ByteView from);
 
-}  // namespace verbena::ib
+}  // namespace verbena

@@ -1,10 +1,10 @@
-#include "proto/ib_bth/sge_copy.h"
+#include "proto/sge_copy.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 
-namespace verbena::ib {
+namespace verbena {
 
 namespace {
 
@@ -108,4 +108,4 @@ void place(std::byte* to, ByteView from) {
   }
 }
 
-}  // namespace verbena::ib
+}  // namespace verbena

@@ -1,10 +1,10 @@
-#include "proto/ib_bth/send_queue.h"
+#include "proto/send_queue.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
-namespace verbena::ib {
+namespace verbena {
 
 SendQueue::SendQueue(const SendQueueLimits& limits) : limits_(limits) {
   const std::size_t capacity = std::bit_ceil(std::size_t{std::max(limits.wr_max, 1U)});
@@ -76,4 +76,4 @@ void SendQueue::pop() {
   ++head_;
 }
 
-}  // namespace verbena::ib
+}  // namespace verbena

@@ -1,11 +1,11 @@
-#include "proto/ib_bth/recv_queue.h"
+#include "proto/recv_queue.h"
 
 #include <algorithm>
 #include <bit>
 
 #include "base/check.h"
 
-namespace verbena::ib {
+namespace verbena {
 
 RecvQueue::RecvQueue(std::uint32_t wr_max, std::uint32_t sge_max)
     : wr_max_(wr_max == 0 ? 0 : std::bit_ceil(wr_max)),
@@ -39,4 +39,4 @@ Result<void, PostError> RecvQueue::push(const RecvWr& wr) {
   return {};
 }
 
-}  // namespace verbena::ib
+}  // namespace verbena
