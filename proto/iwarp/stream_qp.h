@@ -2,16 +2,18 @@
 // first: RFC 5040, 5 (operations, ordering and completion) and 6 (termination), RFC 5041, 5 to 7;
 // states after "RDMA Protocol Verbs" (draft-hilland-rddp-verbs), 6.2.
 //
-//                 activate()                  disconnect(), or the peer closes
-//        ┌──────┐ ─────────► ┌───────────┐ with nothing outstanding ┌─────────┐ stream closed
-//        ┌──────┐ │ idle │            │ rts       │ ────────────────────────►│ closing │
-//        ────────────► │ idle │ └──────┘            └───────────┘ └─────────┘ └──────┘
-//                                │  │ TERMINATE sent or received        │ work left over
-//                  stream lost,  │  ▼                                   ▼
-//                  fail()        │ ┌───────────┐ stream closed      ┌───────┐
-//                                │ │ terminate │ ─────────────────► │ error │
-//                                │ └───────────┘                    └───────┘
-//                                └──────────────────────────────────────▲
+//            activate()             disconnect(), or the peer ends with nothing outstanding
+//   ┌──────┐ ──────────► ┌───────────┐ ─────────────────────────────────────► ┌─────────┐
+//   │ idle │             │    rts    │                                        │ closing │
+//   └──────┘ ◄─┐         └───────────┘                                        └─────────┘
+//              │           │       │ TERMINATE sent or received    stream closed │     │
+//              │           │       ▼                                             │     │ work
+//              │           │  ┌───────────┐ stream closed  ┌───────┐             │     │ left
+//              │           │  │ terminate │ ─────────────► │ error │ ◄───────────┼─────┘ over
+//              │           │  └───────────┘                └───────┘             │
+//              │           │  stream lost, fail()              ▲                 │
+//              │           └───────────────────────────────────┘                 │
+//              └─────────────────────────────────────────────────────────────────┘
 //
 // The stream delivers in order and once. So there are no acknowledgements: a SEND or WRITE is done
 // when the stream took its last byte (RFC 5040, 5.5), a READ when its response is in memory. All
