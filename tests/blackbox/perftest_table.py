@@ -59,7 +59,10 @@ def check_bandwidth(output: str, sizes: list[int], iterations: int) -> list[Band
         # Rates of tiny messages are printed with two decimals: 0.00 is a possible peak, but an
         # average above the peak is not.
         assert 0 <= row.average <= row.peak * 1.01 + 0.01, output
-        assert row.messages_per_us > 0, output
+        # All three are 0 where perftest couldn't tell how fast its clock runs: it measures that for
+        # each row, and gives up if the machine is so busy that its samples are on no line.
+        has_clock = row.peak > 0 or row.average > 0 or row.messages_per_us > 0
+        assert row.messages_per_us > 0 or not has_clock, output
     return rows
 
 
