@@ -37,6 +37,10 @@ std::string_view name_of(nic::QpType type) {
       return "UD";
     case nic::QpType::gsi:
       return "GSI";
+    case nic::QpType::xrc_initiator:
+      return "XRC initiator";
+    case nic::QpType::xrc_target:
+      return "XRC target";
   }
   return "?";
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "base/check.h"
 
@@ -43,11 +44,51 @@ void Cq::complete(const Completion& completion, bool solicited) {
   ring_[at & mask_] = completion;
   produced_.store(at + 1, std::memory_order_release);
   if (armed_ == Armed::next || (armed_ == Armed::solicited && solicited)) {
-    armed_ = Armed::no;
-    if (std::ranges::find(signals_.notified, this) == signals_.notified.end()) {
-      signals_.notified.push_back(this);
+    if (++moderated_ >= moderation_count_) {
+      notify_now();
+    } else if (notify_at_ == time_never) {
+      notify_at_ = completion.time + moderation_period_;
+      signals_.delayed.push_back(this);
     }
   }
+}
+
+void Cq::notify_now() {
+  armed_ = Armed::no;
+  moderated_ = 0;
+  if (notify_at_ != time_never) {
+    notify_at_ = time_never;
+    std::erase(signals_.delayed, this);
+  }
+  if (std::ranges::find(signals_.notified, this) == signals_.notified.end()) {
+    signals_.notified.push_back(this);
+  }
+}
+
+void Cq::moderate(std::uint32_t count, Duration period) {
+  const bool waits = count > 1 && period > Duration::zero();
+  moderation_count_ = waits ? count : 1;
+  moderation_period_ = waits ? period : Duration::zero();
+  if (notify_at_ != time_never && moderated_ >= moderation_count_) {
+    notify_now();
+  }
+}
+
+bool Cq::resize(std::uint32_t cqe) {
+  VERBENA_CHECK(cqe >= 1);
+  const std::uint64_t begin = consumed_.load(std::memory_order_acquire);
+  const std::uint64_t end = produced_.load(std::memory_order_acquire);
+  const std::uint32_t mask = std::bit_ceil(cqe) - 1;
+  if (end - begin > cqe) {
+    return false;
+  }
+  auto ring = std::make_unique<Completion[]>(std::size_t{mask} + 1);
+  for (std::uint64_t at = begin; at != end; ++at) {
+    ring[at & mask] = ring_[at & mask_];
+  }
+  ring_ = std::move(ring);
+  mask_ = mask;
+  return true;
 }
 
 void Cq::purge(Qpn qpn) {

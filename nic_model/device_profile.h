@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/time.h"
+
 namespace verbena::nic {
 
 struct DeviceProfile {
@@ -24,12 +26,23 @@ struct DeviceProfile {
   std::uint32_t sge_max = 32;
   std::uint32_t cq_max = 1U << 16;
   std::uint32_t cqe_max = (1U << 22) - 1;
+  /// How long notifications of a CQ can be delayed: completions, and time in units of a
+  /// microsecond.
+  std::uint32_t cq_moderation_count_max = 0xFFFF;
+  Duration cq_moderation_period_max = std::chrono::microseconds(0xFFFF);
+  std::uint32_t srq_max = 1U << 16;
+  std::uint32_t srq_wr_max = 1U << 15;
   std::uint32_t mr_max = 1U << 20;
+  std::uint32_t mw_max = 1U << 20;
+  /// Device memory in all.
+  std::uint64_t dm_bytes_max = 1U << 20;
   std::uint32_t pd_max = 1U << 16;
   std::uint32_t ah_max = 1U << 20;
   /// Multicast groups of the device, and queue pairs in one group.
   std::uint32_t mcast_group_max = 64;
   std::uint32_t mcast_group_qp_max = 256;
+  /// Rows of the GID table; those that have no GID are empty.
+  std::uint32_t gid_table_rows = 16;
   /// Outstanding RDMA READs and atomics of a QP, as responder and as initiator (IBTA: 8 bits).
   std::uint8_t qp_rd_atom_max = 128;
   std::uint32_t inline_bytes_max = 1024;

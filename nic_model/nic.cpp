@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "nic_model/nic_impl.h"
+#include "nic_model/owned.h"
 
 namespace verbena::nic {
 
@@ -19,8 +20,10 @@ const Counters& Nic::counters() const { return impl_->counters; }
 
 Nic::ObjectCounts Nic::object_counts() const {
   return {.pds = static_cast<std::uint32_t>(impl_->pds.size()),
-          .mrs = impl_->memory.count(),
+          .mrs = impl_->memory.regions(),
+          .mws = impl_->memory.windows(),
           .cqs = static_cast<std::uint32_t>(impl_->cqs.size()),
+          .srqs = static_cast<std::uint32_t>(impl_->srqs.size()),
           .qps = impl_->qps.count(),
           .ahs = static_cast<std::uint32_t>(impl_->ahs.size())};
 }
@@ -37,20 +40,6 @@ std::size_t Nic::list_qps(std::span<const Qp*> room) const {
 
 void Nic::set_observer(NicObserver* observer) { impl_->observer = observer; }
 
-namespace {
-
-/// Takes an object out of the list that owns it.
-template <class T>
-void erase_owned(std::vector<std::unique_ptr<T>>& owner, const T& object) {
-  const auto at = std::ranges::find(owner, &object, &std::unique_ptr<T>::get);
-  VERBENA_CHECK(at != owner.end());
-  // The order doesn't matter: nothing iterates over these lists.
-  std::swap(*at, owner.back());
-  owner.pop_back();
-}
-
-}  // namespace
-
 Result<Pd*, NicError> Nic::alloc_pd() {
   if (impl_->pds.size() >= impl_->profile.pd_max) {
     return std::unexpected(NicError::limit_reached);
@@ -66,28 +55,6 @@ Result<void, NicError> Nic::dealloc_pd(Pd& pd) {
   return {};
 }
 
-Result<Mr*, NicError> Nic::reg_mr(Pd& pd, std::byte* host, std::uint64_t length, Va iova,
-                                  Access access) {
-  const bool remote_writes =
-      (to_value(access) & to_value(Access::remote_write | Access::remote_atomic)) != 0;
-  const auto address = reinterpret_cast<std::uintptr_t>(host);
-  if ((remote_writes && !allows(access, Access::local_write)) || address + length < address ||
-      to_value(iova) + length < to_value(iova) || length > impl_->profile.mr_bytes_max) {
-    return std::unexpected(NicError::invalid_argument);
-  }
-  auto mr = impl_->memory.add(pd, host, length, iova, access);
-  if (mr) {
-    ++pd.users;
-  }
-  return mr;
-}
-
-Result<void, NicError> Nic::dereg_mr(Mr& mr) {
-  --mr.pd->users;
-  impl_->memory.remove(mr);
-  return {};
-}
-
 Result<Cq*, NicError> Nic::create_cq(std::uint32_t cqe, std::uintptr_t cookie) {
   if (cqe == 0 || cqe > impl_->profile.cqe_max) {
     return std::unexpected(NicError::invalid_argument);
@@ -99,8 +66,16 @@ Result<Cq*, NicError> Nic::create_cq(std::uint32_t cqe, std::uintptr_t cookie) {
   cqs.push_back(std::make_unique<Cq>(cqe, cookie, impl_->counters, impl_->cq_signals));
   // So that signalling, which happens on the data path, never allocates.
   impl_->cq_signals.notified.reserve(cqs.capacity());
+  impl_->cq_signals.delayed.reserve(cqs.capacity());
   impl_->cq_signals.overflowed.reserve(cqs.capacity());
   return cqs.back().get();
+}
+
+Result<void, NicError> Nic::resize_cq(Cq& cq, std::uint32_t cqe) {
+  if (cqe == 0 || cqe > impl_->profile.cqe_max || !cq.resize(cqe)) {
+    return std::unexpected(NicError::invalid_argument);
+  }
+  return {};
 }
 
 Result<void, NicError> Nic::destroy_cq(Cq& cq) {
@@ -108,9 +83,19 @@ Result<void, NicError> Nic::destroy_cq(Cq& cq) {
     return std::unexpected(NicError::busy);
   }
   std::erase(impl_->cq_signals.notified, &cq);
+  std::erase(impl_->cq_signals.delayed, &cq);
   std::erase(impl_->cq_signals.overflowed, &cq);
   std::erase_if(impl_->events, [&](const AsyncEvent& event) { return event.cq == &cq; });
   erase_owned(impl_->cqs, cq);
+  return {};
+}
+
+Result<void, NicError> Nic::moderate_cq(Cq& cq, std::uint32_t count, Duration period) {
+  if (count > impl_->profile.cq_moderation_count_max || period < Duration::zero() ||
+      period > impl_->profile.cq_moderation_period_max) {
+    return std::unexpected(NicError::invalid_argument);
+  }
+  cq.moderate(count, period);
   return {};
 }
 
@@ -151,9 +136,21 @@ void Nic::on_timer(Time now) {
     impl_->update_timer(*qp);
     impl_->mark_ready(*qp);
   }
+  const auto due = [now](const Cq* cq) { return cq->notify_at() <= now; };
+  auto& delayed = impl_->cq_signals.delayed;
+  for (auto at = std::ranges::find_if(delayed, due); at != delayed.end();
+       at = std::ranges::find_if(delayed, due)) {
+    (*at)->notify_now();  // Takes it out of the list.
+  }
 }
 
-Time Nic::next_timeout() const { return impl_->timers.next(); }
+Time Nic::next_timeout() const {
+  Time next = impl_->timers.next();
+  for (const Cq* const cq : impl_->cq_signals.delayed) {
+    next = std::min(next, cq->notify_at());
+  }
+  return next;
+}
 
 Qpn qpn_of(const Qp& qp) { return qp.qpn; }
 QpState state_of(const Qp& qp) { return qp.attr.state; }

@@ -38,12 +38,31 @@ namespace verbena::nic {
 
 class Ah;
 class Qp;
+struct Srq;
+struct Xrcd;
 
 /// A protection domain: a number and the count of objects in it.
 struct Pd {
   PdId id{};
   std::uint32_t users = 0;
 };
+
+/// Memory of the device itself: a program copies to and from it, and registers it like its own.
+struct DeviceMemory {
+  /// Its number in this Nic.
+  std::uint32_t id = 0;
+  /// Begins at a page.
+  struct Free {
+    void operator()(std::byte* pages) const;
+  };
+  std::unique_ptr<std::byte[], Free> bytes;
+  std::uint64_t length = 0;
+  /// Regions of it.
+  std::uint32_t users = 0;
+};
+
+/// Zeroed memory of `length` bytes that belongs to no Nic yet.
+[[nodiscard]] std::unique_ptr<DeviceMemory> make_device_memory(std::uint64_t length);
 
 /// A registered memory region.
 struct Mr {
@@ -53,24 +72,85 @@ struct Mr {
   Va iova{};
   Access access = Access::none;
   Lkey lkey{};
+  /// A null region has none that opens anything.
   Rkey rkey{};
   Pd* pd = nullptr;
+  /// Reads as zeros, swallows what is written to it.
+  bool is_null = false;
+  /// The device memory that it is a part of, if it is.
+  DeviceMemory* device_memory = nullptr;
+  /// Windows bound to it.
+  std::uint32_t windows = 0;
+};
+
+/// What rereg_mr() changes of a region; what is absent stays.
+struct MrChange {
+  struct Translation {
+    std::byte* host = nullptr;
+    std::uint64_t length = 0;
+    Va iova{};
+  };
+  std::optional<Translation> translation{};
+  Pd* pd = nullptr;
+  std::optional<Access> access{};
+};
+
+/// Who may bind a window and reach through it (IBTA vol 1, 10.6.7.2). Values of ibv_mw_type.
+enum class MwType : std::uint8_t {
+  /// Bound by a verb, and open to every queue pair of its protection domain.
+  type_1 = 1,
+  /// Bound by a work request, to the queue pair that executes it (type 2B: and its domain).
+  type_2 = 2,
+};
+
+/// A memory window.
+struct Mw {
+  MwType type = MwType::type_1;
+  /// The key that it has, or had last.
+  Rkey rkey{};
+  Pd* pd = nullptr;
+  /// The region that it is bound to, if it is.
+  Mr* region = nullptr;
+};
+
+struct SrqInitAttr {
+  std::uint32_t wr_max = 1;
+  std::uint32_t sge_max = 1;
+  /// As modify_srq().
+  std::uint32_t limit = 0;
+  /// Of a queue for XRC targets: its domain, and where its requests complete. Both or none.
+  Xrcd* xrcd = nullptr;
+  Cq* cq = nullptr;
+  std::uintptr_t cookie = 0;
+};
+
+/// What a shared receive queue says of itself.
+struct SrqAttr {
+  std::uint32_t wr_max = 0;
+  std::uint32_t sge_max = 0;
+  /// 0 when it has been reached.
+  std::uint32_t limit = 0;
 };
 
 struct QpInitAttr {
   QpType type = QpType::rc;
   Cq* send_cq = nullptr;
   Cq* recv_cq = nullptr;
+  /// Where receive requests come from; null: from a queue of its own.
+  Srq* srq = nullptr;
+  /// Of an XRC target, which has no CQ of its own.
+  Xrcd* xrcd = nullptr;
   QpCaps caps{};
   bool signal_all = false;
   std::uintptr_t cookie = 0;
 };
 
-/// An affiliated or unaffiliated asynchronous event; at most one of qp and cq is set.
+/// An affiliated or unaffiliated asynchronous event; at most one of qp, cq and srq is set.
 struct AsyncEvent {
   AsyncEventType type = AsyncEventType::device_fatal;
   Qp* qp = nullptr;
   Cq* cq = nullptr;
+  Srq* srq = nullptr;
   std::uint8_t port = 1;
 };
 
@@ -142,7 +222,7 @@ class Nic {
   [[nodiscard]] const Counters& counters() const;
   /// Objects alive, for leak checks and reports.
   struct ObjectCounts {
-    std::uint32_t pds = 0, mrs = 0, cqs = 0, qps = 0, ahs = 0;
+    std::uint32_t pds = 0, mrs = 0, mws = 0, cqs = 0, srqs = 0, qps = 0, ahs = 0;
   };
   [[nodiscard]] ObjectCounts object_counts() const;
   /// The first queue pairs, as many as `room` holds; returns how many it wrote.
@@ -157,11 +237,47 @@ class Nic {
   /// local_write (IBTA vol 1, 10.6.3.1). The memory must stay mapped until deregistration.
   [[nodiscard]] Result<Mr*, NicError> reg_mr(Pd& pd, std::byte* host, std::uint64_t length, Va iova,
                                              Access access);
+  /// A region of any address and no memory: for the parts of a message that nobody wants.
+  [[nodiscard]] Result<Mr*, NicError> alloc_null_mr(Pd& pd);
+  /// Changes a region that no window is bound to; its keys stay.
+  [[nodiscard]] Result<void, NicError> rereg_mr(Mr& mr, const MrChange& change);
+  /// Refused with `busy` while windows are bound to the region (IBTA vol 1, C11-17).
   [[nodiscard]] Result<void, NicError> dereg_mr(Mr& mr);
+  /// The host memory that an SGE names, if the rights of its region are at least `needed`
+  /// (on_demand: it is demand-paged). Whether there are pages isn't looked at.
+  [[nodiscard]] Result<std::byte*, AccessFault> address_of(const Pd& pd, const Sge& sge,
+                                                           Access needed) const;
+  [[nodiscard]] Result<Mw*, NicError> alloc_mw(Pd& pd, MwType type);
+  /// A window may go at any time, bound or not.
+  [[nodiscard]] Result<void, NicError> dealloc_mw(Mw& mw);
+  /// `length` in bytes, at least 1, zeroed.
+  [[nodiscard]] Result<DeviceMemory*, NicError> alloc_dm(std::uint64_t length);
+  [[nodiscard]] Result<void, NicError> free_dm(DeviceMemory& dm);
+  /// Registers [offset, offset + length) of device memory; keys name it from 0 on, so `access` must
+  /// have zero_based.
+  [[nodiscard]] Result<Mr*, NicError> reg_dm_mr(Pd& pd, DeviceMemory& dm, std::uint64_t offset,
+                                                std::uint64_t length, Access access);
   [[nodiscard]] Result<Cq*, NicError> create_cq(std::uint32_t cqe, std::uintptr_t cookie);
+  /// Nobody may poll the queue at the same time. Refused if more completions wait in it.
+  [[nodiscard]] Result<void, NicError> resize_cq(Cq& cq, std::uint32_t cqe);
   [[nodiscard]] Result<void, NicError> destroy_cq(Cq& cq);
+  /// Delays notifications, so that one is for many completions: see Cq::moderate().
+  [[nodiscard]] Result<void, NicError> moderate_cq(Cq& cq, std::uint32_t count, Duration period);
   /// Asks for one notification at the next (solicited) completion; those in the ring don't count.
   void req_notify_cq(Cq& cq, bool solicited_only);
+
+  // Commands: XRC domains.
+  [[nodiscard]] Result<Xrcd*, NicError> alloc_xrcd();
+  [[nodiscard]] Result<void, NicError> dealloc_xrcd(Xrcd& xrcd);
+
+  // Commands: shared receive queues.
+  [[nodiscard]] Result<Srq*, NicError> create_srq(Pd& pd, const SrqInitAttr& attr);
+  /// `limit`: SRQ_LIMIT_REACHED is raised once when fewer requests than that are left.
+  [[nodiscard]] Result<void, NicError> modify_srq(Srq& srq, std::optional<std::uint32_t> wr_max,
+                                                  std::optional<std::uint32_t> limit);
+  [[nodiscard]] SrqAttr query_srq(const Srq& srq) const;
+  [[nodiscard]] Result<void, NicError> destroy_srq(Srq& srq);
+  [[nodiscard]] Result<void, PostError> post_srq_recv(Srq& srq, const RecvWr& wr);
 
   // Commands: queue pairs.
   /// QPNs [first, first + count) may be given to QPs created from now on.
@@ -229,6 +345,11 @@ class Nic {
 [[nodiscard]] const QpCaps& qp_caps(const Qp& qp);
 [[nodiscard]] std::uintptr_t cookie_of(const Qp& qp);
 [[nodiscard]] const Counters& counters_of(const Qp& qp);
+[[nodiscard]] std::uintptr_t cookie_of(const Srq& srq);
+/// The number by which peers name the queue; 0 if it is not one for XRC targets.
+[[nodiscard]] Srqn number_of(const Srq& srq);
+/// The protection domain in which the targets of an XRC domain are created.
+[[nodiscard]] Pd& pd_of(Xrcd& xrcd);
 /// How many send requests can still be posted.
 [[nodiscard]] std::size_t send_room(const Qp& qp);
 

@@ -1,8 +1,10 @@
 // The inside of the Nic, shared by the files that implement it:
 //
 //   nic.cpp           construction, getters, resources, events
+//   nic_memory.cpp    regions, windows, device memory
 //   nic_qp.cpp        creating, modifying and destroying queue pairs; their errors
 //   nic_address.cpp   address handles, multicast groups, who takes what has no owner
+//   nic_srq.cpp       shared receive queues, XRC domains
 //   nic_receive.cpp   a frame's way in: the checks before a queue pair's own
 //   nic_transmit.cpp  posts, the scheduler, a packet's way out
 #pragma once
@@ -19,7 +21,9 @@
 #include "nic_model/qp.h"
 #include "nic_model/qp_table.h"
 #include "nic_model/qp_transport.h"
+#include "nic_model/srq.h"
 #include "nic_model/timer_queue.h"
+#include "nic_model/xrcd.h"
 #include "proto/roce/decap.h"
 
 namespace verbena::nic {
@@ -31,7 +35,7 @@ struct Nic::Impl {
   Impl(const DeviceProfile& device_profile, NicConfig nic_config, std::uint64_t seed)
       : profile(device_profile),
         config(std::move(nic_config)),
-        memory(device_profile.mr_max, seed) {}
+        memory(device_profile, config.pager, seed) {}
   ~Impl() { ready.clear(); }
 
   /// What the transport of `qp` does is counted for the queue pair and for the port.
@@ -55,6 +59,9 @@ struct Nic::Impl {
   // nic_address.cpp
   void tell_gsi_addresses(bool joined);
   void leave_group(const Gid& group, Qp& qp);
+  // nic_srq.cpp
+  void check_limit(Srq& srq);
+  void release_held_requests(Srq& srq);
 
   // nic_receive.cpp
   RxVerdict receive(Time now, ByteView frame, bool icrc_is_proved);
@@ -78,9 +85,15 @@ struct Nic::Impl {
   MemoryTable memory;
   std::vector<std::unique_ptr<Pd>> pds;
   std::uint32_t next_pd = 1;
+  std::vector<std::unique_ptr<DeviceMemory>> device_memories;
+  std::uint64_t device_memory_bytes = 0;
+  std::uint32_t next_device_memory = 1;
   Cq::Signals cq_signals;
   std::vector<std::unique_ptr<Cq>> cqs;
   std::vector<boost::intrusive_ptr<Ah>> ahs;
+  std::vector<std::unique_ptr<Xrcd>> xrcds;
+  std::vector<std::unique_ptr<Srq>> srqs;
+  std::uint32_t next_srqn = 1;
   QpTable qps;
   /// Whose the frame is that is being received, once that is known.
   Qp* addressee = nullptr;

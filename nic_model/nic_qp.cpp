@@ -1,6 +1,7 @@
 // Creating, modifying and destroying queue pairs, and what happens when they fail.
 
 #include <algorithm>
+#include <utility>
 
 #include "nic_model/address.h"
 #include "nic_model/nic_impl.h"
@@ -78,11 +79,32 @@ void set_path(Qp& qp, const NicConfig& config) {
 
 void Nic::add_qpn_block(Qpn first, std::uint32_t count) { impl_->qps.add_block(first, count); }
 
-Result<Qp*, NicError> Nic::create_qp(Pd& pd, const QpInitAttr& attr) {
+namespace {
+
+/// An XRC queue pair has one half, and no receive requests of its own; the other half is there and
+/// does nothing (IBTA vol 1, annex A14).
+QpInitAttr completed(QpInitAttr attr) {
+  const bool is_target = attr.type == QpType::xrc_target;
+  if (is_target && attr.xrcd != nullptr) {
+    attr.send_cq = &attr.xrcd->cq;
+  }
+  if (is_target || attr.type == QpType::xrc_initiator) {
+    attr.recv_cq = attr.send_cq;
+    attr.srq = nullptr;
+    attr.caps.recv_wr_max = 0;
+  }
+  return attr;
+}
+
+}  // namespace
+
+Result<Qp*, NicError> Nic::create_qp(Pd& pd, const QpInitAttr& asked) {
   const DeviceProfile& limits = impl_->profile;
-  if (attr.send_cq == nullptr || attr.recv_cq == nullptr ||
-      attr.caps.send_wr_max > limits.qp_wr_max || attr.caps.recv_wr_max > limits.qp_wr_max ||
-      attr.caps.send_sge_max > limits.sge_max || attr.caps.recv_sge_max > limits.sge_max ||
+  const QpInitAttr attr = completed(asked);
+  if ((attr.type == QpType::xrc_target) != (attr.xrcd != nullptr) || attr.send_cq == nullptr ||
+      attr.recv_cq == nullptr || attr.caps.send_wr_max > limits.qp_wr_max ||
+      attr.caps.recv_wr_max > limits.qp_wr_max || attr.caps.send_sge_max > limits.sge_max ||
+      attr.caps.recv_sge_max > limits.sge_max ||
       attr.caps.inline_bytes_max > limits.inline_bytes_max) {
     return std::unexpected(NicError::invalid_argument);
   }
@@ -100,6 +122,9 @@ Result<Qp*, NicError> Nic::create_qp(Pd& pd, const QpInitAttr& attr) {
   ++pd.users;
   ++qp.send_cq.users;
   ++qp.recv_cq.users;
+  if (qp.srq != nullptr) {
+    ++qp.srq->users;
+  }
   if (attr.type == QpType::gsi) {
     impl_->tell_gsi_addresses(true);
   }
@@ -116,6 +141,9 @@ Result<void, NicError> Nic::destroy_qp(Qp& qp) {
   --qp.pd.users;
   --qp.send_cq.users;
   --qp.recv_cq.users;
+  if (qp.srq != nullptr) {
+    --qp.srq->users;
+  }
   impl_->unmark_ready(qp);
   impl_->timers.cancel(qp);
   purge_completions(qp);
@@ -170,7 +198,7 @@ void Nic::Impl::set_state(Time now, Qp& qp, QpState to) {
       nic::reset(qp);
       qp.attr = QpAttr{};
       qp.encapsulation.reset();
-      qp.comm_est_due = qp.sq_drained_due = false;
+      qp.comm_est_due = qp.sq_drained_due = qp.last_wqe_told = false;
       timers.cancel(qp);
       unmark_ready(qp);
       purge_completions(qp);
@@ -213,6 +241,10 @@ void Nic::Impl::enter_error(Time now, Qp& qp) {
   auto transport = env(now, qp);
   nic::flush(qp, transport);
   qp.comm_est_due = qp.sq_drained_due = false;
+  if (qp.srq != nullptr && !std::exchange(qp.last_wqe_told, true)) {
+    // IBTA vol 1, 11.6.3.1: no request of the shared queue belongs to this queue pair any more.
+    raise({.type = AsyncEventType::qp_last_wqe_reached, .qp = &qp});
+  }
   fail_users_of_overflowed_cqs(now);
 }
 

@@ -185,6 +185,14 @@ RxVerdict Nic::Impl::deliver_request(Time now, Qp& qp, const roce::RoceFrame& fr
     take(std::get<UdHalves>(qp.transport)
              .responder.on_datagram(transport, packet, frame.network_header(), priority_of(frame)));
   }
+  if (qp.srq != nullptr) {
+    check_limit(*qp.srq);
+  }
+  if (qp.xrcd != nullptr) {
+    for (const auto& [number, srq] : qp.xrcd->srqs) {
+      check_limit(*srq);
+    }
+  }
   if (qp.comm_est_due && verdict.kind == RxVerdict::Kind::accepted) {
     qp.comm_est_due = false;
     raise({.type = AsyncEventType::comm_est, .qp = &qp});

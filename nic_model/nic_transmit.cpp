@@ -89,6 +89,9 @@ Result<void, PostError> Nic::post_send(Time now, Qp& qp, const SendWr& wr) {
   if (!takes_sends(qp.attr.state)) {
     return std::unexpected(PostError::wrong_state);
   }
+  if (qp.type == QpType::xrc_target) {
+    return std::unexpected(PostError::opcode_unsupported);
+  }
   if (wr.address != nullptr && &static_cast<const Ah&>(*wr.address).pd != &qp.pd) {
     return std::unexpected(PostError::bad_address);
   }
@@ -108,6 +111,9 @@ Result<void, PostError> Nic::post_send(Time now, Qp& qp, const SendWr& wr) {
 Result<void, PostError> Nic::post_recv(Time now, Qp& qp, const RecvWr& wr) {
   if (qp.attr.state == QpState::reset) {
     return std::unexpected(PostError::wrong_state);
+  }
+  if (service_of(qp.type) == ib::Service::xrc) {
+    return std::unexpected(PostError::shared_queue);
   }
   if (auto posted = post(qp, wr); !posted) {
     return posted;

@@ -13,7 +13,9 @@
 #include "base/ids.h"
 #include "base/time.h"
 #include "nic_model/nic.h"
+#include "nic_model/srq.h"
 #include "nic_model/types.h"
+#include "nic_model/xrcd.h"
 #include "proto/ib_bth/rc_requester.h"
 #include "proto/ib_bth/rc_responder.h"
 #include "proto/ib_bth/uc_requester.h"
@@ -25,6 +27,11 @@
 
 namespace verbena::nic {
 
+[[nodiscard]] inline RecvSource receives_of(const QpInitAttr& init) {
+  return init.srq != nullptr ? RecvSource(init.srq->queue)
+                             : RecvSource(init.caps.recv_wr_max, init.caps.recv_sge_max);
+}
+
 /// The two state machines of a queue pair.
 template <class Requester, class Responder>
 struct Halves {
@@ -34,7 +41,7 @@ struct Halves {
                    .sge_max = init.caps.send_sge_max,
                    .inline_bytes_max = init.caps.inline_bytes_max},
                   init.signal_all, *init.send_cq),
-        responder(number, init.caps.recv_wr_max, init.caps.recv_sge_max, *init.recv_cq) {}
+        responder(number, receives_of(init), *init.recv_cq) {}
 
   Requester requester;
   Responder responder;
@@ -56,6 +63,8 @@ class Qp {
         type(init.type),
         send_cq(*init.send_cq),
         recv_cq(*init.recv_cq),
+        srq(init.srq),
+        xrcd(init.xrcd),
         cookie(init.cookie),
         transport(make_transport(number, init)),
         caps(caps_of(transport, init)),
@@ -75,6 +84,8 @@ class Qp {
   const QpType type;
   Cq& send_cq;
   Cq& recv_cq;
+  Srq* const srq;
+  Xrcd* const xrcd;
   const std::uintptr_t cookie;
 
   /// What modify_qp() set; attr.state is the state.
@@ -91,6 +102,8 @@ class Qp {
   /// Each is raised once: COMM_EST after RTR, SQ_DRAINED after SQD asked for it.
   bool comm_est_due = false;
   bool sq_drained_due = false;
+  /// QP_LAST_WQE_REACHED was raised, once per life.
+  bool last_wqe_told = false;
 
   /// In the scheduler's list of those that have something to send.
   boost::intrusive::list_member_hook<> ready_hook;

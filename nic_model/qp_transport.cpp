@@ -9,7 +9,8 @@ namespace verbena::nic {
 namespace {
 
 ib::Connection connection_of(const Qp& qp) {
-  return {.dest_qpn = qp.attr.dest_qpn,
+  return {.service = service_of(qp.type),
+          .dest_qpn = qp.attr.dest_qpn,
           .pkey = pkey_default,
           .pd = qp.pd.id,
           .mtu_bytes = mtu_bytes(qp.attr.path_mtu)};
@@ -31,7 +32,8 @@ ib::RcResponderConfig responder_config(const Qp& qp) {
   return {.first_psn = qp.attr.rq_psn,
           .max_dest_rd_atomic = qp.attr.max_dest_rd_atomic,
           .min_rnr_timer = qp.attr.min_rnr_timer,
-          .access = qp.attr.access_flags};
+          .access = qp.attr.access_flags,
+          .xrc_domain = qp.xrcd};
 }
 
 template <class... Functions>
@@ -58,6 +60,8 @@ Transport make_transport(Qpn number, const QpInitAttr& init) {
     case QpType::gsi:
       return Transport(std::in_place_type<UdHalves>, number, init);
     case QpType::rc:
+    case QpType::xrc_initiator:
+    case QpType::xrc_target:
       break;
   }
   return Transport(std::in_place_type<RcHalves>, number, init);
@@ -81,6 +85,9 @@ ib::Service service_of(QpType type) {
     case QpType::ud:
     case QpType::gsi:
       return ib::Service::ud;
+    case QpType::xrc_initiator:
+    case QpType::xrc_target:
+      return ib::Service::xrc;
     case QpType::rc:
       break;
   }
@@ -88,22 +95,28 @@ ib::Service service_of(QpType type) {
 }
 
 void activate_responder(Qp& qp, const NicConfig& config) {
-  visit_halves(
-      qp, Overload{
-              [&](RcHalves& rc) { rc.responder.activate(connection_of(qp), responder_config(qp)); },
-              [&](UcHalves& uc) {
-                uc.responder.activate(connection_of(qp), qp.attr.rq_psn, qp.attr.access_flags);
-              },
-              [&](UdHalves& ud) {
-                ud.responder.activate(
-                    {.pd = qp.pd.id, .qkey = qp.attr.qkey, .mtu_bytes = mtu_bytes(config.mtu_max)});
-              }});
+  visit_halves(qp, Overload{[&](RcHalves& rc) {
+                              if (qp.type != QpType::xrc_initiator) {
+                                rc.responder.activate(connection_of(qp), responder_config(qp));
+                              }
+                            },
+                            [&](UcHalves& uc) {
+                              uc.responder.activate(connection_of(qp), qp.attr.rq_psn,
+                                                    qp.attr.access_flags);
+                            },
+                            [&](UdHalves& ud) {
+                              ud.responder.activate({.pd = qp.pd.id,
+                                                     .qkey = qp.attr.qkey,
+                                                     .mtu_bytes = mtu_bytes(config.mtu_max)});
+                            }});
 }
 
 void activate_requester(Qp& qp, const NicConfig& config) {
   visit_halves(
       qp, Overload{[&](RcHalves& rc) {
-                     rc.requester.activate(connection_of(qp), requester_config(qp, config));
+                     if (qp.type != QpType::xrc_target) {
+                       rc.requester.activate(connection_of(qp), requester_config(qp, config));
+                     }
                    },
                    [&](UcHalves& uc) { uc.requester.activate(connection_of(qp), qp.attr.sq_psn); },
                    [&](UdHalves& ud) {

@@ -46,6 +46,10 @@ const char* name_of(AsyncEventType type) noexcept {
       return "PORT_ACTIVE";
     case AsyncEventType::port_err:
       return "PORT_ERR";
+    case AsyncEventType::srq_limit_reached:
+      return "SRQ_LIMIT_REACHED";
+    case AsyncEventType::qp_last_wqe_reached:
+      return "QP_LAST_WQE_REACHED";
     case AsyncEventType::gid_change:
       return "GID_CHANGE";
   }

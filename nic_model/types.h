@@ -33,7 +33,15 @@ enum class NicError : std::uint8_t {
 /// `gsi` is the general services interface, QPN 1: a UD queue pair of which a Nic has one, for a
 /// connection manager (its Q_Key is qkey_gsi). The verbs have no such type; the value is that of
 /// the kernel's ib_qp_type.
-enum class QpType : std::uint8_t { gsi = 1, rc = 2, uc = 3, ud = 4 };
+/// `xrc_initiator` only sends and `xrc_target` only receives (IBTA vol 1, annex A14).
+enum class QpType : std::uint8_t {
+  gsi = 1,
+  rc = 2,
+  uc = 3,
+  ud = 4,
+  xrc_initiator = 9,
+  xrc_target = 10,
+};
 
 /// UD in all but its number.
 [[nodiscard]] constexpr bool is_datagram(QpType type) {
@@ -131,6 +139,16 @@ struct GidEntry {
   enum class Type : std::uint8_t { roce_v1, roce_v2 } type = Type::roce_v2;
 };
 
+/// Brings demand-paged memory into existence before it is touched. The owner of a Nic knows how;
+/// the Nic knows when.
+class Pager {
+ public:
+  virtual ~Pager() = default;
+  /// False if the memory isn't there, or not for writing. At most memory_piece_bytes_max bytes.
+  [[nodiscard]] virtual bool make_present(std::byte* start, std::uint64_t bytes,
+                                          bool for_writing) noexcept = 0;
+};
+
 /// What the owner decides when it creates a Nic.
 struct NicConfig {
   std::uint64_t node_guid = 0;
@@ -140,6 +158,9 @@ struct NicConfig {
   /// The ACK timer of a QP never runs shorter than this. Hardware has such a floor as well; in real
   /// time it absorbs the time for which the peer's process is not scheduled. 0 in the simulator.
   Duration ack_timeout_min{0};
+  /// For regions registered with on_demand; must outlive the Nic. Without one, all of their memory
+  /// is taken to be there.
+  Pager* pager = nullptr;
 };
 
 /// The Ethernet address of a port with that IPv4 address: 02:00 and then the address. Where there
@@ -162,6 +183,8 @@ enum class AsyncEventType : std::uint8_t {
   device_fatal = 8,
   port_active = 9,
   port_err = 10,
+  srq_limit_reached = 15,
+  qp_last_wqe_reached = 16,
   gid_change = 18,
 };
 

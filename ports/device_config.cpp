@@ -13,6 +13,7 @@
 #include "ports/config_file.h"
 #include "ports/device_draft.h"
 #include "ports/log.h"
+#include "ports/populate.h"
 #include "ports/sys.h"
 #include "proto/roce/gid.h"
 
@@ -278,6 +279,7 @@ nic::NicConfig nic_config(const DeviceConfig& config) {
     }
   }
   result.ack_timeout_min = config.ack_timeout_min;
+  result.pager = &process_pager();
   return result;
 }
 

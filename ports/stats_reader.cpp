@@ -52,7 +52,8 @@ bool is_sound(const StatsHeader& header, std::uint64_t file_bytes) {
 
 std::optional<nic::QpType> type_of(std::uint8_t code) {
   const nic::QpType type{code};
-  const bool known = type == nic::QpType::rc || type == nic::QpType::uc || nic::is_datagram(type);
+  const bool known = type == nic::QpType::rc || type == nic::QpType::uc || nic::is_datagram(type) ||
+                     type == nic::QpType::xrc_initiator || type == nic::QpType::xrc_target;
   return known ? std::optional(type) : std::nullopt;
 }
 

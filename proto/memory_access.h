@@ -33,23 +33,72 @@ enum class Access : std::uint32_t {
 }
 
 /// Why an access was refused, for the trace: on the wire all of them are one NAK.
-enum class AccessFault : std::uint8_t { unknown_key, wrong_pd, not_permitted, out_of_range };
+enum class AccessFault : std::uint8_t {
+  unknown_key,
+  wrong_pd,
+  /// The window is bound to another queue pair.
+  wrong_qp,
+  not_permitted,
+  out_of_range,
+  /// The memory is demand-paged, and there is no page.
+  not_present,
+  /// The window is bound already, or is of a type that can't be treated so.
+  wrong_window,
+};
 
 [[nodiscard]] const char* name_of(AccessFault fault) noexcept;
+
+/// The queue pair through which a peer reaches memory.
+struct MemoryUser {
+  PdId pd{};
+  Qpn qpn{};
+};
+
+/// Binds a memory window to a part of a region (IBTA vol 1, 10.6.7.2.4).
+struct WindowBinding {
+  /// The key that the window will have: its index is the window's, its low eight bits are free.
+  Rkey key{};
+  Lkey region{};
+  Va addr{};
+  /// 0 ends the binding of a window of type 1.
+  std::uint64_t length = 0;
+  /// Remote rights; zero_based: peers name the window's bytes from 0 on.
+  Access access = Access::none;
+};
+
+/// No more than this is asked for at once by local() and remote(): the payload of a packet, or of
+/// an FPDU, whose length has 16 bits (RFC 5044, 4.3).
+inline constexpr std::uint64_t memory_piece_bytes_max = 1U << 16;
 
 class MemoryAccess {
  public:
   virtual ~MemoryAccess() = default;
 
   /// Checks key, protection domain, rights and range, in that order, and gives the host memory of
-  /// [va, va + length), which is contiguous. `length` may be 0. The pointer is valid until the
-  /// next command that changes registrations: use it at once, don't keep it.
+  /// [va, va + length), which is contiguous. `length` is at most memory_piece_bytes_max and may be
+  /// 0. The pointer is valid until the next command that changes registrations: use it at once,
+  /// don't keep it.
   [[nodiscard]] virtual Result<std::byte*, AccessFault> local(PdId pd, Lkey key, Va va,
                                                               std::uint64_t length,
                                                               Access needed) = 0;
-  [[nodiscard]] virtual Result<std::byte*, AccessFault> remote(PdId pd, Rkey key, Va va,
-                                                               std::uint64_t length,
+  [[nodiscard]] virtual Result<std::byte*, AccessFault> remote(const MemoryUser& user, Rkey key,
+                                                               Va va, std::uint64_t length,
                                                                Access needed) = 0;
+
+  /// The same checks for all of a message, of any length. Whether demand-paged memory has its pages
+  /// is only found out by those above.
+  [[nodiscard]] virtual Result<void, AccessFault> check_local(PdId pd, Lkey key, Va va,
+                                                              std::uint64_t length,
+                                                              Access needed) = 0;
+  [[nodiscard]] virtual Result<void, AccessFault> check_remote(const MemoryUser& user, Rkey key,
+                                                               Va va, std::uint64_t length,
+                                                               Access needed) = 0;
+
+  /// Binds a window. One of type 2 belongs to the queue pair from then on.
+  [[nodiscard]] virtual Result<void, AccessFault> bind(const MemoryUser& user,
+                                                       const WindowBinding& binding) = 0;
+  /// Ends the binding of a window of type 2: its key opens nothing any more.
+  [[nodiscard]] virtual Result<void, AccessFault> invalidate(const MemoryUser& user, Rkey key) = 0;
 };
 
 }  // namespace verbena

@@ -23,6 +23,10 @@ RecvWr RecvQueue::front() const {
 void RecvQueue::pop() {
   VERBENA_CHECK(!empty());
   ++head_;
+  if (size() < limit_) {
+    limit_ = 0;
+    limit_reached_ = true;
+  }
 }
 
 Result<void, PostError> RecvQueue::push(const RecvWr& wr) {
@@ -37,6 +41,62 @@ Result<void, PostError> RecvQueue::push(const RecvWr& wr) {
   std::ranges::copy(wr.sges, &sges_[at * sge_max_]);
   ++tail_;
   return {};
+}
+
+bool RecvQueue::resize(std::uint32_t wr_max) {
+  if (size() > wr_max) {
+    return false;
+  }
+  RecvQueue resized(wr_max, sge_max_);
+  for (; head_ != tail_; ++head_) {
+    const bool moved = resized.push(front()).has_value();
+    VERBENA_CHECK(moved);
+  }
+  resized.limit_ = limit_;
+  resized.limit_reached_ = limit_reached_;
+  *this = std::move(resized);
+  return true;
+}
+
+void RecvSource::share(RecvQueue& shared) {
+  VERBENA_CHECK(!held_);
+  own_.reset();
+  queue_ = &shared;
+  if (held_sges_.size() < shared.sge_max()) {
+    held_sges_.resize(shared.sge_max());
+  }
+}
+
+void RecvSource::hold() {
+  if (!is_shared() || held_) {
+    return;
+  }
+  const RecvWr next = queue_->front();
+  std::ranges::copy(next.sges, held_sges_.begin());
+  held_ = {.wr_id = next.wr_id, .sges = std::span(held_sges_).first(next.sges.size())};
+  queue_->pop();
+}
+
+void RecvSource::pop() {
+  if (held_) {
+    held_.reset();
+  } else {
+    queue_->pop();
+  }
+}
+
+Result<void, PostError> RecvSource::push(const RecvWr& wr) {
+  if (is_shared()) {
+    return std::unexpected(PostError::shared_queue);
+  }
+  return queue_->push(wr);
+}
+
+void RecvSource::clear() {
+  held_.reset();
+  while (!is_shared() && !queue_->empty()) {
+    queue_->pop();
+  }
 }
 
 }  // namespace verbena

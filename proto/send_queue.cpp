@@ -43,6 +43,8 @@ Result<void, PostError> SendQueue::push(const SendWr& wr) {
       .rkey = wr.rkey,
       .imm = wr.imm,
       .invalidate_rkey = wr.invalidate_rkey,
+      .remote_srqn = wr.remote_srqn,
+      .binding = wr.binding,
       .length = static_cast<std::uint32_t>(length),
       .sge_count = wr.inline_data ? 0 : static_cast<std::uint32_t>(wr.sges.size()),
       .opcode = wr.opcode,

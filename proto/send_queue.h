@@ -23,6 +23,8 @@ struct SendWqe {
   Rkey rkey{};
   ImmData imm{};
   Rkey invalidate_rkey{};
+  Srqn remote_srqn{};
+  WindowBinding binding;
   std::uint32_t length = 0;
   std::uint32_t sge_count = 0;
   WrOpcode opcode = WrOpcode::send;
@@ -34,7 +36,8 @@ struct SendWqe {
   // Set when the requester begins with the request.
   bool started = false;
   Psn first_psn;
-  /// PSNs the request takes: its packets, or for a READ those of the response. At least 1.
+  /// PSNs the request takes: its packets, or for a READ those of the response. 0 only of what the
+  /// NIC does itself.
   std::uint32_t psn_count = 0;
 
   [[nodiscard]] Psn end_psn() const { return first_psn + static_cast<std::int32_t>(psn_count); }
@@ -42,8 +45,12 @@ struct SendWqe {
   [[nodiscard]] bool is_atomic() const {
     return opcode == WrOpcode::atomic_cmp_and_swp || opcode == WrOpcode::atomic_fetch_and_add;
   }
-  /// Answered by a response with data, not by a mere ACK.
+  /// Answered by a response that brings data.
   [[nodiscard]] bool wants_data() const { return is_read() || is_atomic(); }
+  /// Answered by a response of its own, not by an ACK that may cover others.
+  [[nodiscard]] bool wants_response() const {
+    return wants_data() || opcode == WrOpcode::atomic_write;
+  }
 };
 
 struct SendQueueLimits {

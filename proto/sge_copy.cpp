@@ -35,7 +35,7 @@ bool for_each_piece(std::span<const Sge> sges, std::uint64_t offset, std::uint64
 
 bool sges_permit(MemoryAccess& memory, PdId pd, std::span<const Sge> sges, Access needed) {
   return std::ranges::all_of(sges, [&](const Sge& sge) {
-    return sge.length == 0 || memory.local(pd, sge.lkey, sge.addr, sge.length, needed);
+    return sge.length == 0 || memory.check_local(pd, sge.lkey, sge.addr, sge.length, needed);
   });
 }
 

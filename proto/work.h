@@ -9,6 +9,7 @@
 #include "base/ids.h"
 #include "base/time.h"
 #include "proto/address_handle.h"
+#include "proto/memory_access.h"
 
 namespace verbena {
 
@@ -24,7 +25,13 @@ enum class WrOpcode : std::uint8_t {
   local_inv = 7,
   bind_mw = 8,
   send_with_inv = 9,
+  atomic_write = 15,
 };
+
+/// Done by the NIC itself, without a packet.
+[[nodiscard]] constexpr bool is_local(WrOpcode opcode) {
+  return opcode == WrOpcode::local_inv || opcode == WrOpcode::bind_mw;
+}
 
 /// How a work request ended (IBTA vol 1, 11.6.2).
 enum class WcStatus : std::uint8_t {
@@ -56,6 +63,7 @@ enum class WcOpcode : std::uint8_t {
   fetch_add = 4,
   bind_mw = 5,
   local_inv = 6,
+  atomic_write = 9,
   recv = 128,
   recv_rdma_with_imm = 129,
 };
@@ -65,6 +73,9 @@ enum class WcOpcode : std::uint8_t {
 
 /// Immediate data: the 32-bit number that the wire carries big-endian, here in host order.
 enum class ImmData : std::uint32_t {};
+
+/// The number of an XRC shared receive queue, 24 bits.
+enum class Srqn : std::uint32_t {};
 
 /// One piece of local memory.
 struct Sge {
@@ -105,6 +116,10 @@ struct SendWr {
   const AddressHandle* address = nullptr;
   Qpn remote_qpn{};
   Qkey remote_qkey{};
+  /// XRC: the receive queue at the peer that the message is for.
+  Srqn remote_srqn{};
+  /// Of bind_mw.
+  WindowBinding binding{};
 };
 
 /// A receive work request. The span is read during the post and not kept.
@@ -129,6 +144,10 @@ enum class PostError : std::uint8_t {
   opcode_unsupported,
   /// A datagram without an address, or with one of another protection domain (EINVAL).
   bad_address,
+  /// A window can't be bound so (EINVAL).
+  bad_binding,
+  /// The queue pair takes its receive requests from a shared queue (EINVAL).
+  shared_queue,
 };
 
 /// One entry of a completion queue.

@@ -42,6 +42,8 @@ std::string_view name_of(WcOpcode opcode) noexcept {
       return "bind_mw";
     case WcOpcode::local_inv:
       return "local_inv";
+    case WcOpcode::atomic_write:
+      return "atomic_write";
     case WcOpcode::recv:
       return "recv";
     case WcOpcode::recv_rdma_with_imm:

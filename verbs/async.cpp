@@ -6,6 +6,7 @@
 #include "verbs/context.h"
 #include "verbs/cq.h"
 #include "verbs/qp.h"
+#include "verbs/srq.h"
 
 namespace verbena::verbs {
 
@@ -87,6 +88,10 @@ VERBENA_EXPORT void ibv_ack_async_event(ibv_async_event* event) {
     case IBV_EVENT_PATH_MIG_ERR:
     case IBV_EVENT_QP_LAST_WQE_REACHED:
       QueuePair::of(event->element.qp).acknowledge_async_event();
+      return;
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+    case IBV_EVENT_SRQ_ERR:
+      SharedReceiveQueue::of(event->element.srq).acknowledge_async_event();
       return;
     default:
       return;  // Events of the port and the device have no object that waits.

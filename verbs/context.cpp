@@ -3,30 +3,29 @@
 #include "verbs/context.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 #include "ports/log.h"
 #include "verbs/ah.h"
 #include "verbs/cq.h"
+#include "verbs/device_memory.h"
 #include "verbs/errors.h"
 #include "verbs/mr.h"
+#include "verbs/mw.h"
 #include "verbs/pd.h"
 #include "verbs/qp.h"
+#include "verbs/srq.h"
+#include "verbs/xrcd.h"
 
 namespace verbena::verbs {
 namespace {
 
 /// One per context: there is one engine thread, whatever the vector.
 constexpr int comp_vectors = 1;
-
-ibv_mw* alloc_mw(ibv_pd*, ibv_mw_type) { return unsupported_object(); }
-int bind_mw(ibv_qp*, ibv_mw*, ibv_mw_bind*) { return EOPNOTSUPP; }
-int dealloc_mw(ibv_mw*) { return EOPNOTSUPP; }
-int post_srq_recv(ibv_srq*, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
-  *bad_wr = wr;
-  return EOPNOTSUPP;
-}
 
 /// Programs call these without looking for NULL, so all eight are there. The _compat_ slots are
 /// called by nothing but libraries linked before 2008, but for the two that rdma-core fills.
@@ -59,6 +58,19 @@ Context::Context(Device& opened_device, std::shared_ptr<SharedEngine> engine, in
   verbs_context::query_port = verbs::query_port;
   verbs_context::query_device_ex = verbs::query_device_ex;
   verbs_context::query_rt_values = verbs::query_rt_values;
+  verbs_context::alloc_td = verbs::alloc_td;
+  verbs_context::dealloc_td = verbs::dealloc_td;
+  verbs_context::alloc_parent_domain = verbs::alloc_parent_domain;
+  verbs_context::advise_mr = verbs::advise_mr;
+  verbs_context::alloc_null_mr = verbs::alloc_null_mr;
+  verbs_context::alloc_dm = verbs::alloc_dm;
+  verbs_context::free_dm = verbs::free_dm;
+  verbs_context::reg_dm_mr = verbs::reg_dm_mr;
+  verbs_context::modify_cq = verbs::modify_cq;
+  verbs_context::open_xrcd = verbs::open_xrcd;
+  verbs_context::close_xrcd = verbs::close_xrcd;
+  verbs_context::get_srq_num = verbs::get_srq_num;
+  verbs_context::create_srq_ex = verbs::create_srq_ex;
   verbs_context::create_cq_ex = verbs::create_cq_ex;
   verbs_context::create_qp_ex = verbs::create_qp_ex;
   sz = sizeof(verbs_context);
@@ -87,9 +99,14 @@ void Context::release_objects() {
   }
   release_all.operator()<QueuePair>(qps);
   release_all.operator()<AddressHandleObject>(ahs);
+  release_all.operator()<SharedReceiveQueue>(srqs);
+  release_all.operator()<XrcDomain>(xrcds);
   release_all.operator()<CompletionQueue>(cqs);
+  release_all.operator()<MemoryWindow>(mws);
   release_all.operator()<MemoryRegion>(mrs);
+  release_all.operator()<DeviceMemory>(dms);
   release_all.operator()<ProtectionDomain>(pds);
+  release_all.operator()<ThreadDomain>(tds);
 }
 
 }  // namespace verbena::verbs
@@ -97,24 +114,61 @@ void Context::release_objects() {
 using namespace verbena;
 using namespace verbena::verbs;
 
+namespace {
+
+/// A context of `device`. It owns the descriptor, unless it fails.
+Created<ibv_context> open_context(Device& device, int command_fd) {
+  auto engine = device.shared_engine();
+  if (!engine) {
+    ports::report(engine.error(), ports::LogLevel::error);
+    return failed(EIO);
+  }
+  auto context = std::make_unique<Context>(device, *engine, command_fd);
+  if (context->async.fd() < 0) {
+    context->context.cmd_fd = -1;
+    return failed(EMFILE);
+  }
+  (*engine)->attach(*context);
+  return &context.release()->context;
+}
+
+/// Two descriptors of one open file, as dup() makes them.
+bool are_same_file(int a, int b) {
+  struct stat of_a{};
+  struct stat of_b{};
+  return ::fstat(a, &of_a) == 0 && ::fstat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+         of_a.st_ino == of_b.st_ino;
+}
+
+}  // namespace
+
 VERBENA_EXPORT ibv_context* ibv_open_device(ibv_device* base) {
   return create_or_null([&]() -> Created<ibv_context> {
-    Device& device = Device::of(base);
-    auto engine = device.shared_engine();
-    if (!engine) {
-      ports::report(engine.error(), ports::LogLevel::error);
-      return failed(EIO);
-    }
     const int command_fd = open_command_fd();
     if (command_fd < 0) {
       return failed(errno);
     }
-    auto context = std::make_unique<Context>(device, *engine, command_fd);
-    if (context->async.fd() < 0) {
-      return failed(EMFILE);
+    const auto context = open_context(Device::of(base), command_fd);
+    if (!context) {
+      ::syscall(SYS_close, command_fd);
     }
-    (*engine)->attach(*context);
-    return &context.release()->context;
+    return context;
+  });
+}
+
+/// The new context owns the descriptor. It must come from a context of this process: a NIC is a
+/// part of its process, and can't be shared with another.
+VERBENA_EXPORT ibv_context* ibv_import_device(int command_fd) {
+  return create_or_null([&]() -> Created<ibv_context> {
+    Device* const device = find_device([&](Device& candidate) {
+      return std::ranges::any_of(candidate.open_contexts(), [&](Context* context) {
+        return are_same_file(context->context.cmd_fd, command_fd);
+      });
+    });
+    if (device == nullptr) {
+      return failed(EINVAL);
+    }
+    return open_context(*device, command_fd);
   });
 }
 
@@ -128,5 +182,3 @@ VERBENA_EXPORT int ibv_close_device(ibv_context* base) {
   delete &context;
   return 0;
 }
-
-VERBENA_EXPORT ibv_context* ibv_import_device(int) { return unsupported_object(); }

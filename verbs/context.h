@@ -52,9 +52,14 @@ struct Context : verbs_context {
   AsyncQueue async;
 
   std::mutex objects_mutex;
+  ObjectList tds;
   ObjectList pds;
   ObjectList mrs;
+  ObjectList mws;
+  ObjectList dms;
   ObjectList cqs;
+  ObjectList srqs;
+  ObjectList xrcds;
   ObjectList qps;
   ObjectList ahs;
 };
@@ -70,6 +75,25 @@ int query_rt_values(ibv_context* context, ibv_values_ex* values) noexcept;
 int req_notify_cq(ibv_cq* cq, int solicited_only) noexcept;
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) noexcept;
 int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept;
+ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attr) noexcept;
+ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr) noexcept;
+int dealloc_td(ibv_td* td) noexcept;
+int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept;
+int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr) noexcept;
+ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attr) noexcept;
+int close_xrcd(ibv_xrcd* xrcd) noexcept;
+int get_srq_num(ibv_srq* srq, std::uint32_t* number) noexcept;
+ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) noexcept;
+ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) noexcept;
+int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) noexcept;
+int dealloc_mw(ibv_mw* mw) noexcept;
+int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge* sges,
+              std::uint32_t count) noexcept;
+ibv_mr* alloc_null_mr(ibv_pd* pd) noexcept;
+ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr) noexcept;
+int free_dm(ibv_dm* dm) noexcept;
+ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, std::uint64_t offset, std::size_t length,
+                  unsigned access) noexcept;
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) noexcept;
 
 }  // namespace verbena::verbs

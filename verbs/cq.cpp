@@ -58,22 +58,34 @@ void CompletionQueue::wait_for_acknowledgements() {
   pthread_mutex_unlock(&mutex);
 }
 
+namespace {
+
+SpinLock* poll_lock_of(ibv_cq* cq) {
+  return cq == nullptr ? nullptr : &CompletionQueue::of(cq).poll_lock;
+}
+
+}  // namespace
+
 // In the order of their addresses, so that two threads with the same two queues can't block each
 // other.
 PollersHeld::PollersHeld(ibv_cq* one, ibv_cq* other)
-    : first_(CompletionQueue::of(std::min(one, other)).poll_lock),
-      second_(CompletionQueue::of(std::max(one, other)).poll_lock) {
-  first_.lock();
-  if (&second_ != &first_) {
-    second_.lock();
+    : first_(poll_lock_of(std::min(one, other))),
+      second_(one == other ? nullptr : poll_lock_of(std::max(one, other))) {
+  if (first_ != nullptr) {
+    first_->lock();
+  }
+  if (second_ != nullptr) {
+    second_->lock();
   }
 }
 
 PollersHeld::~PollersHeld() {
-  if (&second_ != &first_) {
-    second_.unlock();
+  if (second_ != nullptr) {
+    second_->unlock();
   }
-  first_.unlock();
+  if (first_ != nullptr) {
+    first_->unlock();
+  }
 }
 
 namespace {
@@ -83,6 +95,7 @@ static_assert(static_cast<int>(WcStatus::loc_prot_err) == IBV_WC_LOC_PROT_ERR);
 static_assert(static_cast<int>(WcStatus::mw_bind_err) == IBV_WC_MW_BIND_ERR);
 static_assert(static_cast<int>(WcStatus::rem_access_err) == IBV_WC_REM_ACCESS_ERR);
 static_assert(static_cast<int>(WcOpcode::local_inv) == IBV_WC_LOCAL_INV);
+static_assert(static_cast<int>(WcOpcode::atomic_write) == IBV_WC_ATOMIC_WRITE);
 static_assert(static_cast<int>(WcOpcode::recv) == IBV_WC_RECV);
 static_assert(static_cast<int>(WcOpcode::recv_rdma_with_imm) == IBV_WC_RECV_RDMA_WITH_IMM);
 
@@ -146,7 +159,7 @@ Created<CompletionQueue> create_cq(Context& context, const CqInitAttr& attr) {
   if (attr.comp_vector >= static_cast<std::uint32_t>(context.context.num_comp_vectors)) {
     return failed(EINVAL);
   }
-  auto cq = std::make_unique<CompletionQueue>(context, attr.channel, attr.cq_context);
+  auto cq = create_in<CompletionQueue>(attr.parent_domain, context, attr.channel, attr.cq_context);
   const auto created = context.engine().with_nic(
       [&](nic::Nic& nic, Time) { return nic.create_cq(attr.cqe, cq->cookie()); });
   if (!created) {
@@ -169,6 +182,20 @@ int req_notify_cq(ibv_cq* base, int solicited_only) noexcept {
   cq.engine.with_nic(
       [&](nic::Nic& nic, Time) { nic.req_notify_cq(*cq.nic_cq, solicited_only != 0); });
   return 0;
+}
+
+int modify_cq(ibv_cq* base, ibv_modify_cq_attr* attr) noexcept {
+  auto& cq = CompletionQueue::of(base);
+  if (cq.engine.is_dead()) {
+    return EIO;
+  }
+  if (attr->attr_mask != IBV_CQ_ATTR_MODERATE) {
+    return EINVAL;
+  }
+  return errno_of(cq.engine.with_nic([&](nic::Nic& nic, Time) {
+    return nic.moderate_cq(*cq.nic_cq, attr->moderate.cq_count,
+                           std::chrono::microseconds(attr->moderate.cq_period));
+  }));
 }
 
 }  // namespace verbena::verbs
@@ -212,8 +239,24 @@ VERBENA_EXPORT int ibv_destroy_cq(ibv_cq* base) {
     }
     channel.remove_user();
   }
-  delete &cq;
+  destroy_placed(&cq);
   return 0;
 }
 
-VERBENA_EXPORT int ibv_resize_cq(ibv_cq*, int) { return EOPNOTSUPP; }
+VERBENA_EXPORT int ibv_resize_cq(ibv_cq* base, int cqe) {
+  auto& cq = CompletionQueue::of(base);
+  if (cq.engine.is_dead()) {
+    return EIO;
+  }
+  if (cqe < 1) {
+    return EINVAL;
+  }
+  const std::lock_guard guard(cq.poll_lock);
+  const auto resized = cq.engine.with_nic([&](nic::Nic& nic, Time) {
+    return nic.resize_cq(*cq.nic_cq, static_cast<std::uint32_t>(cqe));
+  });
+  if (resized) {
+    cq.cqe = static_cast<int>(cq.nic_cq->capacity());
+  }
+  return errno_of(resized);
+}

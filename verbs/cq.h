@@ -7,13 +7,16 @@
 #include "verbs/comp_channel.h"
 #include "verbs/context.h"
 #include "verbs/errors.h"
+#include "verbs/pd.h"
 #include "verbs/spin_lock.h"
 
 namespace verbena::verbs {
 
 /// An ibv_cq_ex begins with the members of an ibv_cq, and programs cast one to the other; so ours
 /// is always the extended struct, whichever way it was created.
-struct CompletionQueue : ibv_cq_ex, ObjectLink, ChannelEntry {
+struct CompletionQueue : ibv_cq_ex, ObjectLink, ChannelEntry, Placed {
+  static constexpr ResourceType resource_type = ResourceType::completion_queue;
+
   CompletionQueue(Context& context, ibv_comp_channel* channel, void* cq_context);
   ~CompletionQueue();
 
@@ -51,7 +54,8 @@ struct CompletionQueue : ibv_cq_ex, ObjectLink, ChannelEntry {
   std::uint32_t async_events_delivered = 0;
 };
 
-/// While it lives nobody takes completions out of two queues, which may be one and the same.
+/// While it lives nobody takes completions out of two queues, which may be one and the same. Of XRC
+/// queue pairs one or both are null.
 class PollersHeld {
  public:
   PollersHeld(ibv_cq* one, ibv_cq* other);
@@ -60,8 +64,8 @@ class PollersHeld {
   PollersHeld& operator=(const PollersHeld&) = delete;
 
  private:
-  SpinLock& first_;
-  SpinLock& second_;
+  SpinLock* first_;
+  SpinLock* second_;
 };
 
 /// The flags of a completion, as both interfaces tell them (ibv_wc_flags).
@@ -74,6 +78,8 @@ struct CqInitAttr {
   void* cq_context = nullptr;
   ibv_comp_channel* channel = nullptr;
   std::uint32_t comp_vector = 0;
+  /// A parent domain whose memory the queue shall lie in, or null.
+  ibv_pd* parent_domain = nullptr;
 };
 [[nodiscard]] Created<CompletionQueue> create_cq(Context& context, const CqInitAttr& attr);
 

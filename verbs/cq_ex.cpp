@@ -75,6 +75,9 @@ constexpr std::uint64_t supported_wc_flags = std::uint64_t{IBV_WC_STANDARD_FLAGS
                                              IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
                                              IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
+constexpr std::uint32_t supported_init_attrs =
+    IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+
 /// Programs call these without looking for NULL, for what they asked for; the others cost nothing.
 void install_functions(ibv_cq_ex& cq) {
   cq.start_poll = start_poll;
@@ -102,14 +105,17 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) noexcep
         (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 ? attr->flags : 0;
     // A queue for one thread needs no other code; the lock is never contended then.
     if ((attr->wc_flags & ~supported_wc_flags) != 0 ||
-        (attr->comp_mask & ~unsigned{IBV_CQ_INIT_ATTR_MASK_FLAGS}) != 0 ||
+        (attr->comp_mask & ~supported_init_attrs) != 0 ||
         (flags & ~unsigned{IBV_CREATE_CQ_ATTR_SINGLE_THREADED}) != 0) {
       return failed(EOPNOTSUPP);
     }
+    ibv_pd* const parent_domain =
+        (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0 ? attr->parent_domain : nullptr;
     const auto cq = create_cq(Context::of(context), {.cqe = attr->cqe,
                                                      .cq_context = attr->cq_context,
                                                      .channel = attr->channel,
-                                                     .comp_vector = attr->comp_vector});
+                                                     .comp_vector = attr->comp_vector,
+                                                     .parent_domain = parent_domain});
     if (!cq) {
       return failed(cq.error());
     }

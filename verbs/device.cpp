@@ -100,6 +100,21 @@ Result<std::shared_ptr<SharedEngine>, std::string> Device::shared_engine() {
   return opened;
 }
 
+std::vector<Context*> Device::open_contexts() {
+  const std::lock_guard guard(Registry::get().mutex);
+  const auto engine = engine_.lock();
+  return engine ? engine->contexts() : std::vector<Context*>{};
+}
+
+Device* find_device(const std::function<bool(Device&)>& matches) {
+  for (const auto& device : Registry::get().devices()) {
+    if (matches(*device)) {
+      return device.get();
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace verbena::verbs
 
 using namespace verbena;

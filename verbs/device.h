@@ -1,9 +1,11 @@
 // The devices of this process: what ibv_get_device_list() lists.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "ports/device_config.h"
@@ -25,11 +27,17 @@ struct Device : VerbsDevice {
   /// sentence for the user.
   [[nodiscard]] Result<std::shared_ptr<SharedEngine>, std::string> shared_engine();
 
+  /// The contexts that are open on it.
+  [[nodiscard]] std::vector<Context*> open_contexts();
+
   const ports::DeviceConfig config;
   const int index;
 
  private:
   std::weak_ptr<SharedEngine> engine_;
 };
+
+/// The first device that `matches`; nullptr if none does.
+[[nodiscard]] Device* find_device(const std::function<bool(Device&)>& matches);
 
 }  // namespace verbena::verbs

@@ -12,7 +12,7 @@ struct MemoryRegion : ibv_mr, ObjectLink {
   /// Takes the region from the NIC.
   Result<void, nic::NicError> release();
 
-  /// Null after release(): the context has been closed over it.
+  /// Null after release(), when the context has been closed over it, and of an imported region.
   nic::Mr* nic_mr = nullptr;
 };
 

@@ -10,7 +10,9 @@
 
 #include "verbs/ah.h"
 #include "verbs/errors.h"
+#include "verbs/mw.h"
 #include "verbs/qp.h"
+#include "verbs/srq.h"
 
 namespace verbena::verbs {
 namespace {
@@ -20,7 +22,9 @@ static_assert(static_cast<int>(WrOpcode::rdma_write) == IBV_WR_RDMA_WRITE);
 static_assert(static_cast<int>(WrOpcode::send_with_imm) == IBV_WR_SEND_WITH_IMM);
 static_assert(static_cast<int>(WrOpcode::rdma_read) == IBV_WR_RDMA_READ);
 static_assert(static_cast<int>(WrOpcode::atomic_fetch_and_add) == IBV_WR_ATOMIC_FETCH_AND_ADD);
+static_assert(static_cast<int>(WrOpcode::bind_mw) == IBV_WR_BIND_MW);
 static_assert(static_cast<int>(WrOpcode::send_with_inv) == IBV_WR_SEND_WITH_INV);
+static_assert(static_cast<int>(WrOpcode::atomic_write) == IBV_WR_ATOMIC_WRITE);
 
 /// Room for the SGEs of one request on their way to the Nic, which keeps none of them. No profile
 /// allows more.
@@ -41,6 +45,10 @@ Result<std::span<const Sge>, PostError> translate(const ibv_sge* list, int count
   return sges;
 }
 
+bool is_known(unsigned opcode) {
+  return opcode <= IBV_WR_SEND_WITH_INV || opcode == IBV_WR_ATOMIC_WRITE;
+}
+
 Result<void, PostError> post_one(nic::Nic& nic, Time now, QueuePair& qp, const ibv_send_wr& wr) {
   SgeRoom room;
   const std::uint32_t most = nic::qp_caps(*qp.nic_qp).send_sge_max;
@@ -49,7 +57,7 @@ Result<void, PostError> post_one(nic::Nic& nic, Time now, QueuePair& qp, const i
     return std::unexpected(sges.error());
   }
   const auto opcode = number_in(wr.opcode);
-  if (opcode > IBV_WR_SEND_WITH_INV) {
+  if (!is_known(opcode)) {
     return std::unexpected(PostError::opcode_unsupported);
   }
   SendWr request{.wr_id = wr.wr_id,
@@ -69,6 +77,7 @@ Result<void, PostError> post_one(nic::Nic& nic, Time now, QueuePair& qp, const i
     request.imm = ImmData{ntohl(wr.imm_data)};
     return nic.post_send(now, *qp.nic_qp, request);
   }
+  request.remote_srqn = Srqn{wr.qp_type.xrc.remote_srqn & qpn_mask};
   switch (request.opcode) {
     case WrOpcode::atomic_cmp_and_swp:
     case WrOpcode::atomic_fetch_and_add:
@@ -81,6 +90,14 @@ Result<void, PostError> post_one(nic::Nic& nic, Time now, QueuePair& qp, const i
     case WrOpcode::send_with_inv:
       request.invalidate_rkey = Rkey{wr.invalidate_rkey};
       break;
+    case WrOpcode::bind_mw: {
+      const auto binding = binding_of(*wr.bind_mw.mw, wr.bind_mw.rkey, wr.bind_mw.bind_info);
+      if (!binding) {
+        return std::unexpected(PostError::bad_binding);
+      }
+      request.binding = *binding;
+      break;
+    }
     default:
       request.imm = ImmData{ntohl(wr.imm_data)};
       request.remote_addr = Va{wr.wr.rdma.remote_addr};
@@ -100,17 +117,27 @@ Result<void, PostError> post_one(nic::Nic& nic, Time now, QueuePair& qp, const i
   return nic.post_recv(now, *qp.nic_qp, {.wr_id = wr.wr_id, .sges = *sges});
 }
 
+Result<void, PostError> post_one(nic::Nic& nic, Time, SharedReceiveQueue& srq,
+                                 const ibv_recv_wr& wr) {
+  SgeRoom room;
+  const std::uint32_t most = nic.query_srq(*srq.nic_srq).sge_max;
+  const auto sges = translate(wr.sg_list, wr.num_sge, most, room);
+  if (!sges) {
+    return std::unexpected(sges.error());
+  }
+  return nic.post_srq_recv(*srq.nic_srq, {.wr_id = wr.wr_id, .sges = *sges});
+}
+
 /// Posts in order up to the first request that is refused, which *bad_wr names.
-template <class Wr>
-Errno post_list(ibv_qp* base, Wr* wr, Wr** bad_wr) {
-  auto& qp = QueuePair::of(base);
-  if (qp.engine.is_dead()) {
+template <class Queue, class Wr>
+Errno post_list(Queue& queue, Wr* wr, Wr** bad_wr) {
+  if (queue.engine.is_dead()) {
     *bad_wr = wr;
     return EIO;
   }
   const auto post_all = [&](nic::Nic& nic, Time now) -> Errno {
     for (; wr != nullptr; wr = wr->next) {
-      if (const auto posted = post_one(nic, now, qp, *wr); !posted) {
+      if (const auto posted = post_one(nic, now, queue, *wr); !posted) {
         *bad_wr = wr;
         return errno_of(posted);
       }
@@ -118,20 +145,24 @@ Errno post_list(ibv_qp* base, Wr* wr, Wr** bad_wr) {
     return 0;
   };
   if constexpr (std::is_same_v<Wr, ibv_send_wr>) {
-    return qp.engine.post_send(post_all);
+    return queue.engine.post_send(post_all);
   } else {
-    return qp.engine.post_recv(post_all);
+    return queue.engine.post_recv(post_all);
   }
 }
 
 }  // namespace
 
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) noexcept {
-  return post_list(qp, wr, bad_wr);
+  return post_list(QueuePair::of(qp), wr, bad_wr);
 }
 
 int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept {
-  return post_list(qp, wr, bad_wr);
+  return post_list(QueuePair::of(qp), wr, bad_wr);
+}
+
+int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) noexcept {
+  return post_list(SharedReceiveQueue::of(srq), wr, bad_wr);
 }
 
 }  // namespace verbena::verbs

@@ -2,6 +2,7 @@
 
 #include "verbs/qp.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -11,6 +12,8 @@
 #include "verbs/errors.h"
 #include "verbs/pd.h"
 #include "verbs/reach.h"
+#include "verbs/srq.h"
+#include "verbs/xrcd.h"
 
 namespace verbena::verbs {
 
@@ -21,6 +24,7 @@ QueuePair::QueuePair(Context& context, const ibv_qp_init_attr& attr, ibv_pd* pd)
   qp_base.pd = pd;
   qp_base.send_cq = attr.send_cq;
   qp_base.recv_cq = attr.recv_cq;
+  qp_base.srq = attr.srq;
   qp_base.state = IBV_QPS_RESET;
   qp_base.qp_type = attr.qp_type;
   pthread_mutex_init(&qp_base.mutex, nullptr);
@@ -70,6 +74,8 @@ static_assert(static_cast<int>(nic::QpState::err) == IBV_QPS_ERR);
 static_assert(static_cast<int>(nic::QpType::rc) == IBV_QPT_RC);
 static_assert(static_cast<int>(nic::QpType::uc) == IBV_QPT_UC);
 static_assert(static_cast<int>(nic::QpType::ud) == IBV_QPT_UD);
+static_assert(static_cast<int>(nic::QpType::xrc_initiator) == IBV_QPT_XRC_SEND);
+static_assert(static_cast<int>(nic::QpType::xrc_target) == IBV_QPT_XRC_RECV);
 static_assert(static_cast<int>(nic::Mtu::mtu_256) == IBV_MTU_256);
 static_assert(static_cast<int>(nic::Mtu::mtu_4096) == IBV_MTU_4096);
 static_assert(nic::qp_attr_mask::state == IBV_QP_STATE);
@@ -96,7 +102,8 @@ ibv_qp_cap caps_to(const nic::QpCaps& caps) {
 }
 
 bool is_offered(unsigned type) {
-  return type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD;
+  return type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD ||
+         type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV;
 }
 
 /// `send_ops`: the operations for the extended way to post, if the program asked for it.
@@ -107,27 +114,42 @@ Created<ibv_qp> create_qp(ibv_pd* base_pd, ibv_qp_init_attr& attr,
   if (context.is_dead()) {
     return failed(EIO);
   }
-  if (!is_offered(number_in(attr.qp_type)) || attr.srq != nullptr ||
+  if (!is_offered(number_in(attr.qp_type)) ||
       (send_ops.value_or(0) & ~send_ops_of(attr.qp_type)) != 0) {
     return failed(EOPNOTSUPP);
   }
   const auto is_ours = [&](ibv_cq* cq) {
     return cq != nullptr && CompletionQueue::of(cq).context == &context.context;
   };
-  if (!is_ours(attr.send_cq) || !is_ours(attr.recv_cq)) {
+  // An XRC initiator only sends.
+  const bool receives = attr.qp_type != IBV_QPT_XRC_SEND;
+  if (attr.qp_type == IBV_QPT_XRC_RECV || !is_ours(attr.send_cq) ||
+      (receives && !is_ours(attr.recv_cq))) {
     return failed(EINVAL);
   }
-  auto qp = std::make_unique<QueuePair>(context, attr, base_pd);
+  auto qp = create_in<QueuePair>(base_pd, context, attr, base_pd);
   if (send_ops) {
     install_wr_functions(*qp, *send_ops);
   }
-  const auto created =
-      context.engine().create_qp(*pd.nic_pd, {.type = static_cast<nic::QpType>(attr.qp_type),
-                                              .send_cq = CompletionQueue::of(attr.send_cq).nic_cq,
-                                              .recv_cq = CompletionQueue::of(attr.recv_cq).nic_cq,
-                                              .caps = caps_from(attr.cap),
-                                              .signal_all = qp->signal_all,
-                                              .cookie = qp->cookie()});
+  nic::Srq* srq = nullptr;
+  if (attr.srq != nullptr) {
+    if (attr.srq->context != &context.context) {
+      return failed(EINVAL);
+    }
+    srq = SharedReceiveQueue::of(attr.srq).nic_srq;
+  }
+  nic::QpCaps caps = caps_from(attr.cap);
+  if ((send_ops.value_or(0) & IBV_QP_EX_WITH_ATOMIC_WRITE) != 0) {
+    caps.inline_bytes_max = std::max(caps.inline_bytes_max, atomic_write_bytes);
+  }
+  const auto created = context.engine().create_qp(
+      *pd.nic_pd, {.type = static_cast<nic::QpType>(attr.qp_type),
+                   .send_cq = CompletionQueue::of(attr.send_cq).nic_cq,
+                   .recv_cq = receives ? CompletionQueue::of(attr.recv_cq).nic_cq : nullptr,
+                   .srq = srq,
+                   .caps = caps,
+                   .signal_all = qp->signal_all,
+                   .cookie = qp->cookie()});
   if (!created) {
     return failed(errno_of(created));
   }
@@ -199,6 +221,21 @@ bool enumerators_exist(const ibv_qp_attr& attr, unsigned mask) {
          ((mask & IBV_QP_PATH_MTU) == 0 || mtu_exists);
 }
 
+/// What a half of an XRC connection doesn't have is ignored, as the kernel does it: programs give
+/// both halves the attributes of a reliable connection.
+unsigned mask_for(ibv_qp_type type, unsigned mask) {
+  constexpr unsigned responder = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  constexpr unsigned requester = IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
+  switch (type) {
+    case IBV_QPT_XRC_SEND:
+      return mask & ~responder;
+    case IBV_QPT_XRC_RECV:
+      return mask & ~requester;
+    default:
+      return mask;
+  }
+}
+
 Errno modify_qp(QueuePair& qp, const ibv_qp_attr& attr, unsigned mask) {
   if (qp.engine.is_dead()) {
     return EIO;
@@ -237,6 +274,7 @@ void query_qp(QueuePair& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
   init.qp_context = qp.qp_base.qp_context;
   init.send_cq = qp.qp_base.send_cq;
   init.recv_cq = qp.qp_base.recv_cq;
+  init.srq = qp.qp_base.srq;
   init.cap = cap;
   init.qp_type = qp.qp_base.qp_type;
   init.sq_sig_all = qp.signal_all ? 1 : 0;
@@ -244,8 +282,35 @@ void query_qp(QueuePair& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
 }
 
 /// What an extended creation may ask for beyond ibv_qp_init_attr.
-constexpr std::uint32_t supported_init_attrs =
-    IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+constexpr std::uint32_t supported_init_attrs = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
+                                               IBV_QP_INIT_ATTR_CREATE_FLAGS |
+                                               IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+
+/// An XRC target belongs to its domain alone: it has no protection domain and no CQs.
+Created<ibv_qp> create_target(Context& context, ibv_qp_init_attr_ex& attr) {
+  if (context.is_dead()) {
+    return failed(EIO);
+  }
+  if ((attr.comp_mask & IBV_QP_INIT_ATTR_XRCD) == 0 || attr.xrcd->context != &context.context) {
+    return failed(EINVAL);
+  }
+  auto& plain = reinterpret_cast<ibv_qp_init_attr&>(attr);
+  plain.send_cq = plain.recv_cq = nullptr;
+  plain.srq = nullptr;
+  plain.cap = {};
+  auto qp = std::make_unique<QueuePair>(context, plain, nullptr);
+  nic::Xrcd& xrcd = *XrcDomain::of(attr.xrcd).nic_xrcd;
+  const auto created = context.engine().create_qp(
+      nic::pd_of(xrcd), {.type = nic::QpType::xrc_target, .xrcd = &xrcd, .cookie = qp->cookie()});
+  if (!created) {
+    return failed(errno_of(created));
+  }
+  qp->nic_qp = *created;
+  qp->qp_base.qp_num = to_value(nic::qpn_of(**created));
+  qp->qp_base.handle = qp->qp_base.qp_num;
+  context.track(context.qps, *qp);
+  return &qp.release()->qp_base;
+}
 
 Created<ibv_qp> create_extended(ibv_context* context, ibv_qp_init_attr_ex& attr) {
   const auto asks_for = [&](std::uint32_t bit) { return (attr.comp_mask & bit) != 0; };
@@ -256,6 +321,9 @@ Created<ibv_qp> create_extended(ibv_context* context, ibv_qp_init_attr_ex& attr)
   if ((attr.comp_mask & ~supported_init_attrs) != 0 ||
       (asks_for(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0)) {
     return failed(EOPNOTSUPP);
+  }
+  if (attr.qp_type == IBV_QPT_XRC_RECV) {
+    return create_target(Context::of(context), attr);
   }
   if (!asks_for(IBV_QP_INIT_ATTR_PD) || attr.pd->context != context) {
     return failed(EINVAL);
@@ -280,7 +348,8 @@ VERBENA_EXPORT ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
 }
 
 VERBENA_EXPORT int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
-  return verbs::modify_qp(QueuePair::of(qp), *attr, static_cast<unsigned>(mask));
+  return verbs::modify_qp(QueuePair::of(qp), *attr,
+                          mask_for(qp->qp_type, static_cast<unsigned>(mask)));
 }
 
 VERBENA_EXPORT int ibv_query_qp(ibv_qp* base, ibv_qp_attr* attr, int, ibv_qp_init_attr* init) {
@@ -301,7 +370,7 @@ VERBENA_EXPORT int ibv_destroy_qp(ibv_qp* base) {
     qp.owner().untrack(qp.owner().qps, qp);
     qp.wait_for_acknowledgements();
   }
-  delete &qp;
+  destroy_placed(&qp);
   return 0;
 }
 

@@ -6,13 +6,16 @@
 
 #include "nic_model/nic.h"
 #include "verbs/context.h"
+#include "verbs/pd.h"
 #include "verbs/wr_builder.h"
 
 namespace verbena::verbs {
 
 /// rdma-core lays ibv_qp_ex over ibv_qp; so is ours, whether created with ibv_create_qp() or
 /// ibv_create_qp_ex().
-struct QueuePair : ibv_qp_ex, ObjectLink {
+struct QueuePair : ibv_qp_ex, ObjectLink, Placed {
+  static constexpr ResourceType resource_type = ResourceType::queue_pair;
+
   QueuePair(Context& context, const ibv_qp_init_attr& attr, ibv_pd* pd);
   ~QueuePair();
 

@@ -37,6 +37,12 @@ const std::vector<nic::GidEntry>& gid_table(Context& context) {
   return context.engine().peek().config().gids;
 }
 
+/// With the rows that are empty.
+std::size_t gid_table_rows(Context& context) {
+  const std::size_t rows = context.engine().peek().profile().gid_table_rows;
+  return std::max(rows, gid_table(context).size());
+}
+
 int clamp_to_int(std::uint64_t value) {
   return static_cast<int>(std::min<std::uint64_t>(value, std::numeric_limits<int>::max()));
 }
@@ -56,13 +62,19 @@ void fill_device_attr(Context& context, ibv_device_attr& attr) {
   attr.hw_ver = profile.hw_ver;
   attr.max_qp = clamp_to_int(profile.qp_max);
   attr.max_qp_wr = clamp_to_int(profile.qp_wr_max);
-  attr.device_cap_flags =
-      IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN;
+  attr.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
+                          IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_MEM_WINDOW |
+                          IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS |
+                          IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_XRC;
   attr.max_sge = clamp_to_int(profile.sge_max);
   attr.max_sge_rd = clamp_to_int(profile.sge_max);
   attr.max_cq = clamp_to_int(profile.cq_max);
   attr.max_cqe = clamp_to_int(profile.cqe_max);
   attr.max_mr = clamp_to_int(profile.mr_max);
+  attr.max_srq = clamp_to_int(profile.srq_max);
+  attr.max_srq_wr = clamp_to_int(profile.srq_wr_max);
+  attr.max_srq_sge = clamp_to_int(profile.sge_max);
+  attr.max_mw = clamp_to_int(profile.mw_max);
   attr.max_pd = clamp_to_int(profile.pd_max);
   attr.max_ah = clamp_to_int(profile.ah_max);
   attr.max_mcast_grp = clamp_to_int(profile.mcast_group_max);
@@ -72,10 +84,23 @@ void fill_device_attr(Context& context, ibv_device_attr& attr) {
   attr.max_qp_rd_atom = profile.qp_rd_atom_max;
   attr.max_qp_init_rd_atom = profile.qp_rd_atom_max;
   attr.max_res_rd_atom = clamp_to_int(std::uint64_t{profile.qp_max} * profile.qp_rd_atom_max);
-  attr.atomic_cap = IBV_ATOMIC_NONE;
+  // Atomics are atomic instructions of the processor: also towards programs and other devices.
+  attr.atomic_cap = IBV_ATOMIC_GLOB;
   attr.max_pkeys = pkey_count;
   attr.local_ca_ack_delay = profile.local_ca_ack_delay;
   attr.phys_port_cnt = port_count;
+}
+
+/// The NIC is a part of the process and reaches memory as its threads do, so all of it can be
+/// demand-paged.
+ibv_odp_caps odp_caps() {
+  constexpr std::uint32_t datagram = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV;
+  constexpr std::uint32_t unreliable = datagram | IBV_ODP_SUPPORT_WRITE;
+  constexpr std::uint32_t reliable =
+      unreliable | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV;
+  return {.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT,
+          .per_transport_caps = {
+              .rc_odp_caps = reliable, .uc_odp_caps = unreliable, .ud_odp_caps = datagram}};
 }
 
 /// Copies as much of an extensible struct as the program knows, so that programs compiled against a
@@ -109,7 +134,7 @@ int query_port(ibv_context* base, std::uint8_t port, ibv_port_attr* attr,
   known.state = IBV_PORT_ACTIVE;
   known.max_mtu = IBV_MTU_4096;
   known.active_mtu = static_cast<ibv_mtu>(config.mtu_max);
-  known.gid_tbl_len = static_cast<int>(config.gids.size());
+  known.gid_tbl_len = clamp_to_int(gid_table_rows(context));
   known.port_cap_flags = port_cap_ip_based_gids;
   known.max_msg_sz = std::uint32_t{message_bytes_max};
   known.pkey_tbl_len = pkey_count;
@@ -135,6 +160,14 @@ int query_device_ex(ibv_context* base, const ibv_query_device_ex_input* input,
   known.hca_core_clock = core_clock_khz;
   known.device_cap_flags_ex = known.orig_attr.device_cap_flags;
   known.phys_port_cnt_ex = port_count;
+  known.odp_caps = odp_caps();
+  const nic::DeviceProfile& profile = Context::of(base).engine().peek().profile();
+  known.cq_mod_caps.max_cq_count = static_cast<std::uint16_t>(profile.cq_moderation_count_max);
+  known.cq_mod_caps.max_cq_period = static_cast<std::uint16_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(profile.cq_moderation_period_max)
+          .count());
+  known.xrc_odp_caps = known.odp_caps.per_transport_caps.rc_odp_caps;
+  known.max_dm_size = profile.dm_bytes_max;
   copy_known_part(attr, attr_bytes, known);
   return 0;
 }
@@ -170,11 +203,14 @@ VERBENA_EXPORT int ibv_query_port(ibv_context* base, std::uint8_t port,
 }
 
 VERBENA_EXPORT int ibv_query_gid(ibv_context* base, std::uint8_t port, int index, ibv_gid* gid) {
-  const auto& table = gid_table(Context::of(base));
-  if (!is_port(port) || index < 0 || static_cast<std::size_t>(index) >= table.size()) {
+  Context& context = Context::of(base);
+  if (!is_port(port) || index < 0 || static_cast<std::size_t>(index) >= gid_table_rows(context)) {
     return minus_one(EINVAL);
   }
-  std::memcpy(gid->raw, table[static_cast<std::size_t>(index)].gid.bytes.data(), sizeof gid->raw);
+  const auto& table = gid_table(context);
+  const auto row = static_cast<std::size_t>(index);
+  const Gid known = row < table.size() ? table[row].gid : Gid{};
+  std::memcpy(gid->raw, known.bytes.data(), sizeof gid->raw);
   return 0;
 }
 
@@ -185,8 +221,11 @@ VERBENA_EXPORT int _ibv_query_gid_ex(ibv_context* base, std::uint32_t port, std:
   if (flags != 0) {
     return EOPNOTSUPP;
   }
-  if (!is_port(port) || index >= gid_table(context).size()) {
+  if (!is_port(port) || index >= gid_table_rows(context)) {
     return EINVAL;
+  }
+  if (index >= gid_table(context).size()) {
+    return ENODATA;
   }
   ibv_gid_entry known;
   fill_gid_entry(context, index, known);
@@ -230,13 +269,16 @@ VERBENA_EXPORT int ibv_get_pkey_index(ibv_context*, std::uint8_t port, __be16 pk
 }
 
 // A sibling of the public query in the private version node; ibv_devinfo and pyverbs use it. Its
-// types are those of sysfs, numbered unlike ibv_gid_type: 0 is "IB/RoCE v1", 1 is "RoCE v2".
+// types are those of sysfs, numbered unlike ibv_gid_type: 0 is "IB/RoCE v1" (and an empty row), 1
+// is "RoCE v2".
 VERBENA_EXPORT int ibv_query_gid_type(ibv_context* base, std::uint8_t port, unsigned index,
                                       unsigned* type) {
-  const auto& table = gid_table(Context::of(base));
-  if (!is_port(port) || index >= table.size()) {
+  Context& context = Context::of(base);
+  if (!is_port(port) || index >= gid_table_rows(context)) {
     return minus_one(EINVAL);
   }
-  *type = table[index].type == nic::GidEntry::Type::roce_v2 ? 1 : 0;
+  const auto& table = gid_table(context);
+  const bool is_v2 = index < table.size() && table[index].type == nic::GidEntry::Type::roce_v2;
+  *type = is_v2 ? 1 : 0;
   return 0;
 }

@@ -6,6 +6,7 @@
 #include "verbs/context.h"
 #include "verbs/cq.h"
 #include "verbs/qp.h"
+#include "verbs/srq.h"
 
 namespace verbena::verbs {
 
@@ -14,6 +15,10 @@ static_assert(static_cast<int>(nic::AsyncEventType::cq_err) == IBV_EVENT_CQ_ERR)
 static_assert(static_cast<int>(nic::AsyncEventType::qp_access_err) == IBV_EVENT_QP_ACCESS_ERR);
 static_assert(static_cast<int>(nic::AsyncEventType::sq_drained) == IBV_EVENT_SQ_DRAINED);
 static_assert(static_cast<int>(nic::AsyncEventType::port_err) == IBV_EVENT_PORT_ERR);
+static_assert(static_cast<int>(nic::AsyncEventType::srq_limit_reached) ==
+              IBV_EVENT_SRQ_LIMIT_REACHED);
+static_assert(static_cast<int>(nic::AsyncEventType::qp_last_wqe_reached) ==
+              IBV_EVENT_QP_LAST_WQE_REACHED);
 static_assert(static_cast<int>(nic::AsyncEventType::gid_change) == IBV_EVENT_GID_CHANGE);
 
 Result<std::shared_ptr<SharedEngine>, std::string> SharedEngine::open(
@@ -45,6 +50,11 @@ void SharedEngine::detach(Context& context) noexcept {
   std::erase(contexts_, &context);
 }
 
+std::vector<Context*> SharedEngine::contexts() {
+  const std::lock_guard guard(contexts_mutex_);
+  return contexts_;
+}
+
 void SharedEngine::on_async_event(const nic::AsyncEvent& event) {
   const auto type = static_cast<ibv_event_type>(event.type);
   if (event.qp != nullptr) {
@@ -55,6 +65,10 @@ void SharedEngine::on_async_event(const nic::AsyncEvent& event) {
     auto& cq = CompletionQueue::of_cookie(event.cq->cookie());
     cq.owner().async.push({.element = {.cq = cq.plain()}, .event_type = type},
                           &cq.async_events_delivered);
+  } else if (event.srq != nullptr) {
+    auto& srq = SharedReceiveQueue::of_cookie(nic::cookie_of(*event.srq));
+    srq.owner().async.push({.element = {.srq = &srq}, .event_type = type},
+                           &srq.async_events_delivered);
   } else {
     const std::lock_guard guard(contexts_mutex_);
     for (Context* context : contexts_) {

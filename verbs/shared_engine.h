@@ -27,6 +27,9 @@ class SharedEngine final : public ports::EngineListener {
   void attach(Context& context);
   void detach(Context& context) noexcept;
 
+  /// The contexts that are attached now.
+  [[nodiscard]] std::vector<Context*> contexts();
+
   /// Both are called under the engine's lock and sort events to their objects: a cookie of the Nic
   /// is the address of the object of ours (QueuePair, CompletionQueue).
   void on_async_event(const nic::AsyncEvent& event) override;

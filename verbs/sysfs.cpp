@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ports/device_config.h"
 #include "proto/roce/gid.h"
@@ -26,17 +27,16 @@ std::string guid_text(std::uint64_t guid) {
                      guid >> 16 & 0xFFFF, guid & 0xFFFF);
 }
 
-/// The row of the GID table that a name such as "ports/1/gids/3" ends in.
-const nic::GidEntry* gid_row(const nic::NicConfig& config, std::string_view name,
-                             std::string_view directory) {
+/// The number of the row of the GID table that a name such as "ports/1/gids/3" ends in.
+std::optional<std::size_t> gid_row(std::string_view name, std::string_view directory) {
   if (!name.starts_with(directory)) {
-    return nullptr;
+    return std::nullopt;
   }
   name.remove_prefix(directory.size());
   std::size_t index = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
   const bool whole = error == std::errc{} && end == name.data() + name.size();
-  return whole && index < config.gids.size() ? &config.gids[index] : nullptr;
+  return whole ? std::optional(index) : std::nullopt;
 }
 
 /// The files of a device's directory whose text depends on nothing or on little, as the kernel
@@ -70,12 +70,17 @@ std::optional<std::string> device_file(const ports::DeviceConfig& config, std::s
       return file.text(config);
     }
   }
-  const auto nic_config = ports::nic_config(config);
-  if (const auto* row = gid_row(nic_config, name, "ports/1/gids/")) {
-    return roce::to_long_text(row->gid);
+  const std::vector<nic::GidEntry> gids = ports::nic_config(config).gids;
+  if (const auto row = gid_row(name, "ports/1/gids/")) {
+    if (*row < gids.size()) {
+      return roce::to_long_text(gids[*row].gid);
+    }
+    return *row < config.profile.gid_table_rows ? std::optional(roce::to_long_text(Gid{}))
+                                                : std::nullopt;
   }
-  if (const auto* row = gid_row(nic_config, name, "ports/1/gid_attrs/types/")) {
-    return row->type == nic::GidEntry::Type::roce_v2 ? "RoCE v2" : "IB/RoCE v1";
+  // An empty row has no type: the kernel refuses to read it.
+  if (const auto row = gid_row(name, "ports/1/gid_attrs/types/"); row && *row < gids.size()) {
+    return gids[*row].type == nic::GidEntry::Type::roce_v2 ? "RoCE v2" : "IB/RoCE v1";
   }
   return std::nullopt;
 }

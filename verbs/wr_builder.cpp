@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 
 #include "verbs/ah.h"
+#include "verbs/mw.h"
 #include "verbs/qp.h"
 
 namespace verbena::verbs {
@@ -38,6 +39,13 @@ void WrBuilder::set_destination(const AddressHandle* address, Qpn qpn, Qkey qkey
   wr.address = address;
   wr.remote_qpn = qpn;
   wr.remote_qkey = qkey;
+}
+
+void WrBuilder::set_srq(Srqn number) {
+  if (requests_.empty()) {
+    return fail(EINVAL);
+  }
+  requests_.back().wr.remote_srqn = number;
 }
 
 void WrBuilder::add_inline(ByteView bytes) {
@@ -163,6 +171,66 @@ void wr_rdma_read(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t remote_addr) 
   });
 }
 
+void wr_atomic_cmp_swp(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t remote_addr,
+                       std::uint64_t compare, std::uint64_t swap) {
+  build(qp, [&](WrBuilder& builder) {
+    SendWr wr = rdma_request(qp, WrOpcode::atomic_cmp_and_swp, rkey, remote_addr);
+    wr.compare_add = compare;
+    wr.swap = swap;
+    builder.begin(wr);
+  });
+}
+
+void wr_atomic_fetch_add(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t remote_addr,
+                         std::uint64_t add) {
+  build(qp, [&](WrBuilder& builder) {
+    SendWr wr = rdma_request(qp, WrOpcode::atomic_fetch_and_add, rkey, remote_addr);
+    wr.compare_add = add;
+    builder.begin(wr);
+  });
+}
+
+/// The value is copied here, so it goes as inline data.
+void wr_atomic_write(ibv_qp_ex* qp, std::uint32_t rkey, std::uint64_t remote_addr,
+                     const void* value) {
+  build(qp, [&](WrBuilder& builder) {
+    builder.begin(rdma_request(qp, WrOpcode::atomic_write, rkey, remote_addr));
+    builder.add_inline({static_cast<const std::byte*>(value), atomic_write_bytes});
+  });
+}
+
+void wr_send_inv(ibv_qp_ex* qp, std::uint32_t rkey) {
+  build(qp, [&](WrBuilder& builder) {
+    SendWr wr = request(qp, WrOpcode::send_with_inv);
+    wr.invalidate_rkey = Rkey{rkey};
+    builder.begin(wr);
+  });
+}
+
+void wr_local_inv(ibv_qp_ex* qp, std::uint32_t rkey) {
+  build(qp, [&](WrBuilder& builder) {
+    SendWr wr = request(qp, WrOpcode::local_inv);
+    wr.invalidate_rkey = Rkey{rkey};
+    builder.begin(wr);
+  });
+}
+
+void wr_bind_mw(ibv_qp_ex* qp, ibv_mw* mw, std::uint32_t rkey, const ibv_mw_bind_info* info) {
+  build(qp, [&](WrBuilder& builder) {
+    const auto binding = binding_of(*mw, rkey, *info);
+    if (!binding) {
+      return builder.fail(binding.error());
+    }
+    SendWr wr = request(qp, WrOpcode::bind_mw);
+    wr.binding = *binding;
+    builder.begin(wr);
+  });
+}
+
+void wr_set_xrc_srqn(ibv_qp_ex* qp, std::uint32_t srqn) {
+  build(qp, [&](WrBuilder& builder) { builder.set_srq(Srqn{srqn & qpn_mask}); });
+}
+
 void wr_set_sge(ibv_qp_ex* qp, std::uint32_t lkey, std::uint64_t addr, std::uint32_t length) {
   const ibv_sge sge{.addr = addr, .length = length, .lkey = lkey};
   build(qp, [&](WrBuilder& builder) { builder.set_sges({&sge, 1}); });
@@ -214,6 +282,15 @@ void install_wr_functions(QueuePair& qp, std::uint64_t send_ops) {
   install(IBV_QP_EX_WITH_RDMA_READ, qp.wr_rdma_read, verbs::wr_rdma_read);
   if (qp.qp_base.qp_type == IBV_QPT_UD) {
     qp.wr_set_ud_addr = verbs::wr_set_ud_addr;
+  }
+  install(IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, qp.wr_atomic_cmp_swp, verbs::wr_atomic_cmp_swp);
+  install(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, qp.wr_atomic_fetch_add, verbs::wr_atomic_fetch_add);
+  install(IBV_QP_EX_WITH_ATOMIC_WRITE, qp.wr_atomic_write, verbs::wr_atomic_write);
+  install(IBV_QP_EX_WITH_SEND_WITH_INV, qp.wr_send_inv, verbs::wr_send_inv);
+  install(IBV_QP_EX_WITH_LOCAL_INV, qp.wr_local_inv, verbs::wr_local_inv);
+  install(IBV_QP_EX_WITH_BIND_MW, qp.wr_bind_mw, verbs::wr_bind_mw);
+  if (qp.qp_base.qp_type == IBV_QPT_XRC_SEND) {
+    qp.wr_set_xrc_srqn = verbs::wr_set_xrc_srqn;
   }
   qp.wr_set_sge = verbs::wr_set_sge;
   qp.wr_set_sge_list = verbs::wr_set_sge_list;

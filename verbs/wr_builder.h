@@ -28,6 +28,7 @@ class WrBuilder {
   void begin(const SendWr& wr);
   void set_sges(std::span<const ibv_sge> sges);
   void set_destination(const AddressHandle* address, Qpn qpn, Qkey qkey);
+  void set_srq(Srqn number);
   /// Copies the data.
   void add_inline(ByteView bytes);
   /// The batch fails: its complete() returns `error`.
@@ -61,10 +62,21 @@ class WrBuilder {
       return datagram;
     case IBV_QPT_UC:
       return unreliable;
+    case IBV_QPT_XRC_RECV:
+      return 0;
+    case IBV_QPT_XRC_SEND:
+      return unreliable | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+             IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV |
+             IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
     default:
-      return unreliable | IBV_QP_EX_WITH_RDMA_READ;
+      return unreliable | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+             IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_ATOMIC_WRITE |
+             IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW;
   }
 }
+
+/// What ibv_wr_atomic_write() copies: a queue pair with that operation has room for so much inline.
+inline constexpr std::uint32_t atomic_write_bytes = 8;
 
 /// Lets programs post to `qp` the extended way, with the operations of `send_ops`.
 void install_wr_functions(QueuePair& qp, std::uint64_t send_ops);

@@ -10,6 +10,7 @@
 namespace verbena::ib {
 
 struct Connection {
+  Service service = Service::rc;
   Qpn dest_qpn{};
   Pkey pkey = pkey_default;
   PdId pd{};

@@ -11,12 +11,6 @@ bool is_send(WrOpcode opcode) {
          opcode == WrOpcode::send_with_inv;
 }
 
-/// The operation is the low five bits of an opcode, the same for all services.
-Opcode with_service(Service service, Opcode rc) {
-  constexpr unsigned operation_bits = 5;
-  return Opcode(static_cast<unsigned>(service) << operation_bits | static_cast<unsigned>(rc));
-}
-
 Opcode rc_opcode(WrOpcode opcode, bool first, bool last) {
   const bool send = is_send(opcode);
   if (!last) {
@@ -34,6 +28,8 @@ Opcode rc_opcode(WrOpcode opcode, bool first, bool last) {
       return first ? Opcode::rc_write_only_imm : Opcode::rc_write_last_imm;
     case WrOpcode::send:
       return first ? Opcode::rc_send_only : Opcode::rc_send_last;
+    case WrOpcode::atomic_write:
+      return Opcode::rc_atomic_write;
     default:
       return first ? Opcode::rc_write_only : Opcode::rc_write_last;
   }
@@ -60,6 +56,7 @@ void add_data_fields(PacketFields& fields, const SendWqe& wqe, const DataSlice& 
   fields.reth = Reth(wqe.remote_addr, wqe.rkey, wqe.length);
   fields.imm = ImmDt(to_value(wqe.imm));
   fields.ieth = Ieth(wqe.invalidate_rkey);
+  fields.xrceth = XrcEth(to_value(wqe.remote_srqn));
 }
 
 bool write_data_packet(MemoryAccess& memory, PdId pd, const SendQueue& queue, std::uint64_t index,

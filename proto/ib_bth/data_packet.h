@@ -33,7 +33,14 @@ struct DataSlice {
 [[nodiscard]] DataSlice slice_of(std::uint64_t message_bytes, std::uint32_t packet,
                                  std::uint32_t mtu_bytes);
 
-/// The opcode of a packet of a SEND or WRITE.
+/// The opcode of another service with the same operation.
+[[nodiscard]] constexpr Opcode with_service(Service service, Opcode rc) {
+  // The operation is the low five bits, the same for all services.
+  constexpr unsigned operation_bits = 5;
+  return Opcode(static_cast<unsigned>(service) << operation_bits | static_cast<unsigned>(rc));
+}
+
+/// The opcode of a packet of a SEND, WRITE or ATOMIC WRITE.
 [[nodiscard]] Opcode data_opcode(Service service, WrOpcode opcode, const DataSlice& slice);
 
 /// Adds what follows from the request: the extension headers of its operation, and whether its

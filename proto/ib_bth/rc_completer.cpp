@@ -152,11 +152,13 @@ RcRequester::Outcome RcRequester::on_read_response(TransportEnv& env, const Pack
   const auto at = static_cast<std::uint32_t>(packet.psn() - wqe.first_psn);
   const std::uint64_t offset = std::uint64_t{at} * connection_.mtu_bytes;
   const bool last = at + 1 == wqe.psn_count;
+  // The response to an ATOMIC WRITE is that of a READ of no bytes (annex A19.4).
+  const std::uint64_t expected_bytes =
+      wqe.is_read() ? std::min<std::uint64_t>(wqe.length - offset, connection_.mtu_bytes) : 0;
   // First or middle is not told apart: a READ that was asked again in the middle begins with First,
   // and an answer to the first asking may still be under way.
-  if (!wqe.is_read() || packet.info().ends_message() != last ||
-      packet.payload().size() !=
-          std::min<std::uint64_t>(wqe.length - offset, connection_.mtu_bytes)) {
+  if (wqe.is_atomic() || packet.info().ends_message() != last ||
+      packet.payload().size() != expected_bytes) {
     return {.verdict = {}, .failure = fail_head(env, WcStatus::bad_resp_err)};
   }
   if (!scatter(env.memory, connection_.pd, queue_.sges(index), offset, packet.payload())) {
@@ -197,7 +199,7 @@ bool RcRequester::acknowledge_before(TransportEnv& env, Psn psn) {
   bool gap = false;
   while (una_ != psn) {
     SendWqe& wqe = queue_.at(queue_.head());
-    if (wqe.wants_data()) {
+    if (wqe.wants_response()) {
       gap = true;
       break;
     }
@@ -257,6 +259,7 @@ QpFailure RcRequester::on_timer(TransportEnv& env) {
 
 /// The responder goes on: the retry counters begin anew (IBTA vol 1, 9.7.5.2.7).
 void RcRequester::on_progress(TransportEnv& env) {
+  complete_local_operations(env);
   retries_left_ = config_.retry_cnt;
   rnr_retries_left_ = config_.rnr_retry;
   retry_attempt_ = 0;
@@ -292,10 +295,17 @@ QpFailure RcRequester::fail_head(TransportEnv& env, WcStatus status) {
 
 void RcRequester::complete_head(TransportEnv& env, WcStatus status) {
   const SendWqe& wqe = queue_.at(queue_.head());
-  if (wqe.started && wqe.wants_data()) {
+  if (wqe.started && wqe.wants_response()) {
     --rd_atomics_in_flight_;
   }
   complete_oldest(queue_, env, status, qpn_, signal_all_, completions_);
+}
+
+/// What the NIC did itself completes when all before it has.
+void RcRequester::complete_local_operations(TransportEnv& env) {
+  while (!is_drained() && queue_.at(queue_.head()).psn_count == 0) {
+    complete_head(env, WcStatus::success);
+  }
 }
 
 void RcRequester::flush(TransportEnv& env) {

@@ -16,24 +16,6 @@ constexpr std::uint32_t psn_space = 1U << 24;
 /// Requests in flight never span more (IBTA vol 1, 9.7.1).
 constexpr std::uint32_t psn_window_max = 1U << 23;
 
-bool is_supported(WrOpcode opcode) {
-  switch (opcode) {
-    case WrOpcode::rdma_write:
-    case WrOpcode::rdma_write_with_imm:
-    case WrOpcode::send:
-    case WrOpcode::send_with_imm:
-    case WrOpcode::rdma_read:
-    case WrOpcode::atomic_cmp_and_swp:
-    case WrOpcode::atomic_fetch_and_add:
-      return true;
-    case WrOpcode::local_inv:
-    case WrOpcode::bind_mw:
-    case WrOpcode::send_with_inv:
-      break;
-  }
-  return false;
-}
-
 /// Where the answer to a READ or atomic goes must be writable; all else is only read.
 Access local_access_of(const SendWqe& wqe) {
   return wqe.wants_data() ? Access::local_write : Access::none;
@@ -42,7 +24,7 @@ Access local_access_of(const SendWqe& wqe) {
 /// Attempts are shown in captures only; their number stops there.
 constexpr std::uint8_t retry_attempt_max = 255;
 
-/// An atomic works on eight bytes (IBTA vol 1, 9.4.5).
+/// An atomic works on eight bytes (IBTA vol 1, 9.4.5; annex A19.4 for ATOMIC WRITE).
 constexpr std::uint32_t atomic_bytes = 8;
 
 }  // namespace
@@ -84,8 +66,11 @@ Result<void, PostError> RcRequester::post(const SendWr& wr) {
   const bool wants_data = wr.opcode == WrOpcode::rdma_read ||
                           wr.opcode == WrOpcode::atomic_cmp_and_swp ||
                           wr.opcode == WrOpcode::atomic_fetch_and_add;
+  const bool wants_response = wants_data || wr.opcode == WrOpcode::atomic_write;
   // Data can't come back into inline data, and without a responder's resource it can't come at all.
-  if (!is_supported(wr.opcode) || (wants_data && (wr.inline_data || config_.max_rd_atomic == 0))) {
+  // Only reliable connections know ATOMIC WRITE.
+  if ((wants_data && wr.inline_data) || (wants_response && config_.max_rd_atomic == 0) ||
+      (wr.opcode == WrOpcode::atomic_write && connection_.service != Service::rc)) {
     return std::unexpected(PostError::opcode_unsupported);
   }
   return queue_.push(wr);
@@ -106,7 +91,7 @@ bool RcRequester::may_start(const SendWqe& wqe) const {
   if (wqe.fence && rd_atomics_in_flight_ > 0) {
     return false;
   }
-  if (!wqe.wants_data()) {
+  if (!wqe.wants_response()) {
     return true;
   }
   if (rd_atomics_in_flight_ >= config_.max_rd_atomic) {
@@ -120,7 +105,11 @@ bool RcRequester::may_start(const SendWqe& wqe) const {
 /// Gives a request its PSNs. False if its own memory doesn't permit it: it will fail.
 bool RcRequester::start(TransportEnv& env, std::uint64_t index) {
   SendWqe& wqe = queue_.at(index);
-  const bool length_fits = !wqe.is_atomic() || wqe.length == atomic_bytes;
+  if (is_local(wqe.opcode)) {
+    return execute_local(env, index);
+  }
+  const bool is_eight_bytes = wqe.is_atomic() || wqe.opcode == WrOpcode::atomic_write;
+  const bool length_fits = !is_eight_bytes || wqe.length == atomic_bytes;
   if (!length_fits ||
       !sges_permit(env.memory, connection_.pd, queue_.sges(index), local_access_of(wqe))) {
     local_failure_ = {.index = index,
@@ -131,9 +120,28 @@ bool RcRequester::start(TransportEnv& env, std::uint64_t index) {
   wqe.first_psn = next_psn_;
   wqe.psn_count = packets_of(wqe.length, connection_.mtu_bytes);
   next_psn_ = wqe.end_psn();
-  if (wqe.wants_data()) {
+  if (wqe.wants_response()) {
     ++rd_atomics_in_flight_;
   }
+  return true;
+}
+
+/// Binds or invalidates a window. The order is that of the queue: what was sent before went under
+/// the old key, what follows goes under the new one (IBTA vol 1, 10.8.3.3).
+bool RcRequester::execute_local(TransportEnv& env, std::uint64_t index) {
+  SendWqe& wqe = queue_.at(index);
+  const MemoryUser user{.pd = connection_.pd, .qpn = qpn_};
+  const bool is_bind = wqe.opcode == WrOpcode::bind_mw;
+  const auto done = is_bind ? env.memory.bind(user, wqe.binding)
+                            : env.memory.invalidate(user, wqe.invalidate_rkey);
+  if (!done) {
+    local_failure_ = {.index = index,
+                      .status = is_bind ? WcStatus::mw_bind_err : WcStatus::loc_qp_op_err};
+    return false;
+  }
+  wqe.started = true;
+  wqe.first_psn = next_psn_;
+  wqe.psn_count = 0;
   return true;
 }
 
@@ -151,6 +159,11 @@ RcRequester::Transmitted RcRequester::poll_transmit(TransportEnv& env, PacketSin
     }
     if (!wqe.started && !start(env, cursor_.index)) {
       break;
+    }
+    if (wqe.psn_count == 0) {
+      ++cursor_.index;
+      complete_local_operations(env);
+      continue;
     }
     const Psn psn = cursor_psn(wqe);
     if (psn == sent_ && window_is_full()) {
@@ -192,11 +205,11 @@ bool RcRequester::emit(TransportEnv& env, PacketSink& sink) {
   return true;
 }
 
-/// One packet of a SEND or WRITE.
+/// One packet of a SEND or WRITE, or an ATOMIC WRITE.
 bool RcRequester::emit_data(TransportEnv& env, PacketSink& sink, const SendWqe& wqe) {
   const DataSlice slice = slice_of(wqe.length, cursor_.packet, connection_.mtu_bytes);
   PacketFields fields =
-      connection_.fields_of(data_opcode(Service::rc, wqe.opcode, slice), cursor_psn(wqe));
+      connection_.fields_of(data_opcode(connection_.service, wqe.opcode, slice), cursor_psn(wqe));
   add_data_fields(fields, wqe, slice);
   // The last packet of a message asks always: who waits for a completion must not wait for the
   // next message.
@@ -218,10 +231,12 @@ bool RcRequester::emit_data(TransportEnv& env, PacketSink& sink, const SendWqe& 
 /// A READ request, from the cursor's packet of the response on, or an atomic.
 bool RcRequester::emit_read_or_atomic(PacketSink& sink, const SendWqe& wqe) {
   const bool is_swap = wqe.opcode == WrOpcode::atomic_cmp_and_swp;
-  PacketFields fields = connection_.fields_of(wqe.is_read() ? Opcode::rc_read_request
-                                              : is_swap     ? Opcode::rc_compare_swap
-                                                            : Opcode::rc_fetch_add,
-                                              cursor_psn(wqe));
+  const Opcode opcode = wqe.is_read() ? Opcode::rc_read_request
+                        : is_swap     ? Opcode::rc_compare_swap
+                                      : Opcode::rc_fetch_add;
+  PacketFields fields =
+      connection_.fields_of(with_service(connection_.service, opcode), cursor_psn(wqe));
+  fields.xrceth = XrcEth(to_value(wqe.remote_srqn));
   if (wqe.is_read()) {
     const std::uint32_t offset = cursor_.packet * connection_.mtu_bytes;
     fields.reth = Reth(wqe.remote_addr + offset, wqe.rkey, wqe.length - offset);

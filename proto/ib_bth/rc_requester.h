@@ -8,6 +8,9 @@
 //                        │    ▲
 //                        └────┘ go back: timeout, NAK "PSN sequence error", implied NAK, RNR NAK
 //
+// Binding a window and invalidating one need no packet: done when their turn to be sent comes, they
+// complete with what is before them.
+//
 // and PSNs fall into
 //
 //          una              sent               next
@@ -116,6 +119,7 @@ class RcRequester {
   // The way out (rc_requester.cpp).
   [[nodiscard]] bool may_start(const SendWqe& wqe) const;
   [[nodiscard]] bool start(TransportEnv& env, std::uint64_t index);
+  [[nodiscard]] bool execute_local(TransportEnv& env, std::uint64_t index);
   [[nodiscard]] bool window_is_full() const;
   [[nodiscard]] bool emit(TransportEnv& env, PacketSink& sink);
   [[nodiscard]] bool emit_data(TransportEnv& env, PacketSink& sink, const SendWqe& wqe);
@@ -140,6 +144,7 @@ class RcRequester {
   [[nodiscard]] QpFailure fail_head(TransportEnv& env, WcStatus status);
   [[nodiscard]] QpFailure check_local_failure(TransportEnv& env);
   void complete_head(TransportEnv& env, WcStatus status);
+  void complete_local_operations(TransportEnv& env);
   void on_progress(TransportEnv& env);
   void arm_ack_timer(TransportEnv& env);
   [[nodiscard]] std::uint32_t acknowledged_packets_of_head() const;

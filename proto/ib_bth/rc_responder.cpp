@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "proto/ib_bth/data_packet.h"
+#include "proto/ib_bth/rc_operations.h"
 #include "proto/sge_copy.h"
 
 namespace verbena::ib {
@@ -18,20 +19,11 @@ constexpr Syndrome invalid_request = Syndrome::nak(NakCode::invalid_request);
 constexpr Syndrome access_error = Syndrome::nak(NakCode::remote_access_error);
 constexpr Syndrome operational_error = Syndrome::nak(NakCode::remote_operational_error);
 
-bool is_atomic(const PacketView& packet) {
-  return packet.info().operation == Operation::compare_swap ||
-         packet.info().operation == Operation::fetch_add;
-}
-
-/// Answered with data, which is kept for replay.
-bool keeps_reply(const PacketView& packet) {
-  return packet.info().operation == Operation::read_request || is_atomic(packet);
-}
-
 /// The right that an operation needs, of the QP and of the memory; none for a SEND.
 Access access_needed(Operation operation) {
   switch (operation) {
     case Operation::write:
+    case Operation::atomic_write:
       return Access::remote_write;
     case Operation::read_request:
       return Access::remote_read;
@@ -58,9 +50,8 @@ std::uint64_t apply_atomic(std::byte* host, const PacketView& packet) {
 
 }  // namespace
 
-RcResponder::RcResponder(Qpn qpn, std::uint32_t recv_wr_max, std::uint32_t recv_sge_max,
-                         CompletionSink& completions)
-    : receive_(qpn, recv_wr_max, recv_sge_max, completions) {}
+RcResponder::RcResponder(Qpn qpn, RecvSource receives, CompletionSink& completions)
+    : receive_(qpn, std::move(receives), completions) {}
 
 void RcResponder::activate(const Connection& connection, const RcResponderConfig& config) {
   connection_ = connection;
@@ -79,22 +70,6 @@ void RcResponder::reconfigure(const RcResponderConfig& config) {
   }
 }
 
-/// Keeps the newest answers as far as there is room.
-void RcResponder::resize_replies(std::uint32_t capacity) {
-  auto replies = std::make_unique<Reply[]>(capacity);
-  const std::uint32_t kept = std::min(capacity, replies_capacity_);
-  replies_waiting_ = 0;
-  for (std::uint32_t i = 0; i < kept; ++i) {
-    const std::uint32_t from = replies_next_ + (replies_capacity_ - kept) + i;
-    const Reply& reply = replies_[from % replies_capacity_];
-    replies[capacity - kept + i] = reply;
-    replies_waiting_ += reply.waiting ? 1 : 0;
-  }
-  replies_ = std::move(replies);
-  replies_capacity_ = capacity;
-  replies_next_ = 0;
-}
-
 void RcResponder::reset() {
   receive_.reset();
   active_ = nak_sent_ = false;
@@ -104,10 +79,16 @@ void RcResponder::reset() {
   ack_.reset();
 }
 
+void RcResponder::forget_queue(const RecvQueue& queue) {
+  if (receive_.forget(queue)) {
+    inbound_ = Inbound::idle;
+  }
+}
+
 void RcResponder::flush(TransportEnv& env) {
   active_ = false;
   inbound_ = Inbound::idle;
-  while (!queue().empty()) {
+  while (!queue().owns_none()) {
     complete_receive(env, WcStatus::wr_flush_err, {.opcode = WcOpcode::recv}, true);
   }
 }
@@ -124,7 +105,10 @@ RcResponder::Outcome RcResponder::on_request(TransportEnv& env, const PacketView
     return on_gap(env, packet);
   }
   nak_sent_ = false;
-  Checked refusal = check_all(env, packet);
+  Checked refusal = select_target(packet);
+  if (!refusal) {
+    refusal = check_all(env, packet);
+  }
   if (!refusal) {
     refusal = execute(env, packet);
   }
@@ -132,6 +116,21 @@ RcResponder::Outcome RcResponder::on_request(TransportEnv& env, const PacketView
     return refuse(env, packet, *refusal);
   }
   return {};
+}
+
+/// Annex A14: each message names its shared receive queue, those without a receive request, too.
+RcResponder::Checked RcResponder::select_target(const PacketView& packet) {
+  if (config_.xrc_domain == nullptr || inbound_ != Inbound::idle) {
+    return std::nullopt;
+  }
+  const std::uint32_t number = packet.xrceth().srq_number();
+  const auto target = config_.xrc_domain->find(Srqn{number});
+  if (!target) {
+    return Refusal{.check = RxCheck::resources, .syndrome = invalid_request, .got = number};
+  }
+  receive_.share(*target->queue, *target->completions);
+  connection_.pd = target->pd;
+  return std::nullopt;
 }
 
 RcResponder::Checked RcResponder::check_all(TransportEnv& env, const PacketView& packet) const {
@@ -170,14 +169,12 @@ RcResponder::Checked RcResponder::check_opcode_sequence(const PacketView& packet
 RcResponder::Checked RcResponder::check_opcode_allowed(const PacketView& packet) const {
   switch (packet.info().operation) {
     case Operation::send:
-      if (!packet.info().has_invalidate()) {
-        return std::nullopt;
-      }
-      break;
+      return std::nullopt;
     case Operation::write:
     case Operation::read_request:
     case Operation::compare_swap:
     case Operation::fetch_add:
+    case Operation::atomic_write:
       if (allows(config_.access, access_needed(packet.info().operation))) {
         return std::nullopt;
       }
@@ -205,7 +202,7 @@ RcResponder::Checked RcResponder::check_resources(const PacketView& packet) cons
                    .syndrome = Syndrome::rnr_nak(config_.min_rnr_timer & Syndrome::code_max),
                    .counter = Counter::out_of_buffer};
   }
-  if (keeps_reply(packet) && !has_reply_slot()) {
+  if (keeps_reply(packet.info().operation) && !has_reply_slot()) {
     return Refusal{.check = RxCheck::resources,
                    .syndrome = invalid_request,
                    .counter = std::nullopt,
@@ -259,6 +256,11 @@ RcResponder::Checked RcResponder::check_length(const PacketView& packet) const {
         return refused(message_bytes_max, packet.reth().length_bytes());
       }
       return std::nullopt;
+    case Operation::atomic_write:
+      if (packet.reth().length_bytes() != atomic_bytes) {
+        return refused(atomic_bytes, packet.reth().length_bytes());
+      }
+      return std::nullopt;
     default:
       return std::nullopt;
   }
@@ -271,20 +273,20 @@ RcResponder::Checked RcResponder::check_key(TransportEnv& env, const PacketView&
   Va va{};
   Rkey rkey{};
   std::uint64_t length = 0;
-  if (is_atomic(packet)) {
+  if (is_atomic(packet.info().operation)) {
     va = packet.atomic_eth().va();
     rkey = packet.atomic_eth().rkey();
     length = atomic_bytes;
-    if (to_value(va) % atomic_bytes != 0) {
-      return Refusal{.check = RxCheck::key, .syndrome = invalid_request, .got = to_value(va)};
-    }
   } else if (packet.has(ExtHeader::reth)) {
     va = packet.reth().va();
     rkey = packet.reth().rkey();
     length = packet.reth().length_bytes();
   }
+  if (is_aligned_operation(info.operation) && to_value(va) % atomic_bytes != 0) {
+    return Refusal{.check = RxCheck::key, .syndrome = invalid_request, .got = to_value(va)};
+  }
   if (length == 0 ||
-      env.memory.remote(connection_.pd, rkey, va, length, access_needed(info.operation))) {
+      env.memory.check_remote(memory_user(), rkey, va, length, access_needed(info.operation))) {
     return std::nullopt;
   }
   return Refusal{.check = RxCheck::key,
@@ -308,6 +310,9 @@ RcResponder::Checked RcResponder::execute(TransportEnv& env, const PacketView& p
       psn_count = packets_of(packet.reth().length_bytes(), connection_.mtu_bytes);
       execute_read(env, packet);
       break;
+    case Operation::atomic_write:
+      refusal = execute_atomic_write(env, packet);
+      break;
     default:
       refusal = execute_atomic(env, packet);
       break;
@@ -316,7 +321,7 @@ RcResponder::Checked RcResponder::execute(TransportEnv& env, const PacketView& p
     return refusal;
   }
   expected_psn_ = expected_psn_ + static_cast<std::int32_t>(psn_count);
-  if (keeps_reply(packet)) {
+  if (keeps_reply(packet.info().operation)) {
     // Its response acknowledges all before it.
     ack_.reset();
   } else if (packet.bth().ack_request() || (ack_ && ack_->syndrome != Syndrome::ack())) {
@@ -330,12 +335,23 @@ RcResponder::Checked RcResponder::execute_send(TransportEnv& env, const PacketVi
   if (packet.info().starts_message()) {
     received_bytes_ = 0;
     inbound_ = Inbound::send;
+    receive_.hold();
   }
   if (!scatter(env.memory, connection_.pd, queue().front().sges, received_bytes_,
                packet.payload())) {
     return Refusal{.check = RxCheck::execute,
                    .syndrome = operational_error,
                    .recv_status = WcStatus::loc_prot_err};
+  }
+  // The data is in place before the window closes, and the window is closed before the completion
+  // says so.
+  if (packet.info().has_invalidate() &&
+      !env.memory.invalidate(memory_user(), packet.ieth().rkey())) {
+    return Refusal{.check = RxCheck::key,
+                   .syndrome = access_error,
+                   .recv_status = WcStatus::loc_access_err,
+                   .counter = Counter::resp_remote_access_errors,
+                   .got = to_value(packet.ieth().rkey())};
   }
   received_bytes_ += packet.payload().size();
   if (packet.info().ends_message()) {
@@ -352,9 +368,8 @@ RcResponder::Checked RcResponder::execute_write(TransportEnv& env, const PacketV
   }
   if (!packet.payload().empty()) {
     // Asked again for each packet: the registration may have gone since the first one.
-    const auto host =
-        env.memory.remote(connection_.pd, write_.rkey(), write_.va() + received_bytes_,
-                          packet.payload().size(), Access::remote_write);
+    const auto host = env.memory.remote(memory_user(), write_.rkey(), write_.va() + received_bytes_,
+                                        packet.payload().size(), Access::remote_write);
     if (!host) {
       return Refusal{.check = RxCheck::key,
                      .syndrome = access_error,
@@ -382,6 +397,7 @@ void RcResponder::execute_read(TransportEnv& env, const PacketView& packet) {
            .first_psn = packet.psn(),
            .psn_count = packets_of(reth.length_bytes(), connection_.mtu_bytes),
            .msn = msn_,
+           .pd = connection_.pd,
            .rkey = reth.rkey(),
            .va = reth.va(),
            .length = reth.length_bytes(),
@@ -392,7 +408,7 @@ void RcResponder::execute_read(TransportEnv& env, const PacketView& packet) {
 RcResponder::Checked RcResponder::execute_atomic(TransportEnv& env, const PacketView& packet) {
   const AtomicEth eth = packet.atomic_eth();
   const auto host =
-      env.memory.remote(connection_.pd, eth.rkey(), eth.va(), atomic_bytes, Access::remote_atomic);
+      env.memory.remote(memory_user(), eth.rkey(), eth.va(), atomic_bytes, Access::remote_atomic);
   // The address was aligned, but a registration may name its memory by another one.
   if (!host || reinterpret_cast<std::uintptr_t>(*host) % atomic_bytes != 0) {
     return Refusal{.check = RxCheck::key,
@@ -404,12 +420,37 @@ RcResponder::Checked RcResponder::execute_atomic(TransportEnv& env, const Packet
   msn_ = msn_.next();
   const std::uint64_t original = apply_atomic(*host, packet);
   Reply& reply = add_reply();
-  reply = {.is_atomic = true,
+  reply = {.operation = packet.info().operation,
            .waiting = true,
            .first_psn = packet.psn(),
            .psn_count = 1,
            .msn = msn_,
            .atomic_original = original};
+  return std::nullopt;
+}
+
+/// Annex A19.4: eight bytes that become visible at once, answered as a READ of no bytes would be.
+RcResponder::Checked RcResponder::execute_atomic_write(TransportEnv& env,
+                                                       const PacketView& packet) {
+  const Reth reth = packet.reth();
+  const auto host =
+      env.memory.remote(memory_user(), reth.rkey(), reth.va(), atomic_bytes, Access::remote_write);
+  if (!host || reinterpret_cast<std::uintptr_t>(*host) % atomic_bytes != 0) {
+    return Refusal{.check = RxCheck::key,
+                   .syndrome = access_error,
+                   .counter = Counter::resp_remote_access_errors,
+                   .got = to_value(reth.rkey())};
+  }
+  env.counters.add(Counter::rx_atomic_requests);
+  msn_ = msn_.next();
+  place(*host, packet.payload());
+  Reply& reply = add_reply();
+  reply = {.operation = Operation::atomic_write,
+           .waiting = true,
+           .first_psn = packet.psn(),
+           .psn_count = 1,
+           .msn = msn_,
+           .begins = true};
   return std::nullopt;
 }
 
@@ -432,6 +473,10 @@ void RcResponder::end_message(TransportEnv& env, const PacketView& packet) {
   if (with_imm) {
     completion.imm_or_rkey = packet.imm().value();
   }
+  completion.with_inv = packet.info().has_invalidate();
+  if (completion.with_inv) {
+    completion.imm_or_rkey = to_value(packet.ieth().rkey());
+  }
   complete_receive(env, WcStatus::success, completion, packet.bth().solicited());
 }
 
@@ -439,137 +484,6 @@ void RcResponder::complete_receive(TransportEnv& env, WcStatus status, Completio
                                    bool solicited) {
   completion.src_qpn = connection_.dest_qpn;
   receive_.complete(env, status, completion, solicited);
-}
-
-/// IBTA vol 1, 9.7.5.1.3: a request behind the expected one is answered by a NAK, once.
-RcResponder::Outcome RcResponder::on_gap(TransportEnv& env, const PacketView& packet) {
-  env.counters.add(Counter::out_of_sequence);
-  if (nak_sent_) {
-    return {.verdict = RxVerdict::drop(RxCheck::psn, Counter::rx_drop_out_of_sequence,
-                                       expected_psn_.value(), packet.psn().value())};
-  }
-  nak_sent_ = true;
-  const Syndrome syndrome = Syndrome::nak(NakCode::psn_sequence_error);
-  acknowledge(env, {.psn = expected_psn_, .syndrome = syndrome, .msn = msn_});
-  return {.verdict = {.kind = RxVerdict::Kind::nak,
-                      .check = RxCheck::psn,
-                      .syndrome = syndrome.to_byte(),
-                      .expected = expected_psn_.value(),
-                      .got = packet.psn().value()}};
-}
-
-/// IBTA vol 1, 9.7.5.1.4: a duplicate is not executed again. SENDs and WRITEs are acknowledged up
-/// to where we are, READs read again, atomics answered with the result kept.
-RcResponder::Outcome RcResponder::on_duplicate(TransportEnv& env, const PacketView& packet) {
-  env.counters.add(Counter::duplicate_request);
-  const RxVerdict verdict{.kind = RxVerdict::Kind::duplicate,
-                          .check = RxCheck::psn,
-                          .counter = std::nullopt,
-                          .expected = expected_psn_.value(),
-                          .got = packet.psn().value()};
-  if (!keeps_reply(packet)) {
-    acknowledge(
-        env,
-        {.psn = expected_psn_ + -1, .syndrome = Syndrome::ack(), .msn = msn_, .is_replay = true});
-    return {.verdict = verdict};
-  }
-  if (!replay(packet)) {
-    return {.verdict = RxVerdict::drop(RxCheck::psn, Counter::rx_drop_duplicate,
-                                       expected_psn_.value(), packet.psn().value())};
-  }
-  return {.verdict = verdict};
-}
-
-/// Answers a READ or atomic again. False if it isn't kept, or isn't the one that is kept.
-bool RcResponder::replay(const PacketView& packet) {
-  Reply* const begin = replies_.get();
-  Reply* const end = begin + replies_capacity_;
-  Reply* const reply = std::find_if(begin, end, [&](const Reply& kept) {
-    const std::int32_t at = packet.psn() - kept.first_psn;
-    return at >= 0 && static_cast<std::uint32_t>(at) < kept.psn_count;
-  });
-  if (reply == end || reply->is_atomic != is_atomic(packet)) {
-    return false;
-  }
-  if (!reply->is_atomic) {
-    // A READ may be asked again from any packet on (IBTA vol 1, 9.7.5.1.4), but only for what it
-    // asked the first time.
-    const Reth reth = packet.reth();
-    const auto at = static_cast<std::uint32_t>(packet.psn() - reply->first_psn);
-    const std::uint64_t offset = std::uint64_t{at} * connection_.mtu_bytes;
-    if (reth.rkey() != reply->rkey || reth.va() != reply->va + offset ||
-        offset + reth.length_bytes() > reply->length) {
-      return false;
-    }
-    reply->next_packet = at;
-    reply->bytes_left = reth.length_bytes();
-    reply->begins = true;
-  }
-  if (!reply->waiting) {
-    reply->waiting = reply->is_replay = true;
-    ++replies_waiting_;
-  }
-  return true;
-}
-
-RcResponder::Outcome RcResponder::refuse(TransportEnv& env, const PacketView& packet,
-                                         const Refusal& refusal) {
-  const RxVerdict verdict{.kind = RxVerdict::Kind::nak,
-                          .check = refusal.check,
-                          .syndrome = refusal.syndrome.to_byte(),
-                          .counter = refusal.counter,
-                          .expected = refusal.expected,
-                          .got = refusal.got};
-  acknowledge(env, {.psn = packet.psn(), .syndrome = refusal.syndrome, .msn = msn_});
-  if (refusal.syndrome.kind() == AethKind::rnr_nak) {
-    nak_sent_ = true;
-    env.counters.add(Counter::send_rnr_err);
-    return {.verdict = verdict};
-  }
-  active_ = false;
-  // Whoever waits for the message hears of it through the receive request that the message has or
-  // would take (C9-222.1.1 ff.); otherwise the event tells.
-  const bool has_receive =
-      inbound_ == Inbound::send ||
-      (takes_receive(packet) && refusal.check >= RxCheck::length && !queue().empty());
-  if (has_receive) {
-    const bool is_write = inbound_ != Inbound::send && packet.info().operation == Operation::write;
-    complete_receive(env, refusal.recv_status,
-                     {.opcode = is_write ? WcOpcode::recv_rdma_with_imm : WcOpcode::recv}, true);
-    env.ended_with = refusal.recv_status;
-    return {.verdict = verdict, .failure = QpFailure::told_by_completion};
-  }
-  return {.verdict = verdict,
-          .failure = refusal.syndrome == access_error ? QpFailure::access_error
-                                                      : QpFailure::request_error};
-}
-
-/// Notes that everything up to ack.psn is acknowledged, or refused there. One that waits already is
-/// covered by the later one, unless it is a NAK: that has the last word until it is sent.
-void RcResponder::acknowledge(TransportEnv& env, const PendingAck& ack) {
-  if (ack_) {
-    env.counters.add(Counter::ack_deferred);
-    if (ack_->syndrome.kind() != AethKind::ack && ack.is_replay) {
-      return;
-    }
-  }
-  ack_ = ack;
-}
-
-/// Whether the oldest slot may be used again. One that is only being replayed may: a peer that
-/// keeps to max_dest_rd_atomic has got its answer long ago.
-bool RcResponder::has_reply_slot() const {
-  return replies_capacity_ > 0 &&
-         (!replies_[replies_next_].waiting || replies_[replies_next_].is_replay);
-}
-
-/// The slot for a new READ or atomic: the oldest one.
-RcResponder::Reply& RcResponder::add_reply() {
-  VERBENA_CHECK(has_reply_slot());
-  Reply& reply = replies_[replies_next_];
-  replies_next_ = (replies_next_ + 1) % replies_capacity_;
-  replies_waiting_ += reply.waiting ? 0 : 1;
-  return reply;
 }
 
 }  // namespace verbena::ib

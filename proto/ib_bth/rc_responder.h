@@ -31,6 +31,7 @@
 #include "proto/ib_bth/rc_requester.h"
 #include "proto/ib_bth/recv_side.h"
 #include "proto/ib_bth/transport_env.h"
+#include "proto/ib_bth/xrc_domain.h"
 #include "proto/packet_sink.h"
 #include "proto/recv_queue.h"
 #include "proto/verdict.h"
@@ -46,16 +47,17 @@ struct RcResponderConfig {
   std::uint8_t min_rnr_timer = 0;
   /// What peers may do through this QP: remote_write, remote_read, remote_atomic.
   Access access = Access::none;
+  /// Of an XRC target; null otherwise.
+  const XrcDomain* xrc_domain = nullptr;
 };
 
 class RcResponder {
  public:
   /// `completions` must outlive the responder.
-  RcResponder(Qpn qpn, std::uint32_t recv_wr_max, std::uint32_t recv_sge_max,
-              CompletionSink& completions);
+  RcResponder(Qpn qpn, RecvSource receives, CompletionSink& completions);
 
   // Getters.
-  [[nodiscard]] const RecvQueue& queue() const { return receive_.queue(); }
+  [[nodiscard]] const RecvSource& queue() const { return receive_.queue(); }
   [[nodiscard]] Psn expected_psn() const { return expected_psn_; }
   /// Whether poll_transmit() would find something to do.
   [[nodiscard]] bool wants_transmit() const { return replies_waiting_ > 0 || ack_.has_value(); }
@@ -70,6 +72,8 @@ class RcResponder {
   void flush(TransportEnv& env);
   /// Reset: forgets everything; nothing completes.
   void reset();
+  /// XRC: the queue is about to go; a message for it that is under way will be refused.
+  void forget_queue(const RecvQueue& queue);
 
   // Events in.
   struct Outcome {
@@ -105,11 +109,12 @@ class RcResponder {
 
   /// A READ or atomic: what is being answered, and what a duplicate would be answered with.
   struct Reply {
-    bool is_atomic = false;
+    Operation operation = Operation::read_request;
     bool waiting = false;
     Psn first_psn;
     std::uint32_t psn_count = 0;
     Msn msn;
+    PdId pd{};
     Rkey rkey{};
     Va va{};
     std::uint32_t length = 0;
@@ -129,6 +134,7 @@ class RcResponder {
   };
 
   // The pipeline (rc_responder.cpp).
+  [[nodiscard]] Checked select_target(const PacketView& packet);
   [[nodiscard]] Checked check_opcode_sequence(const PacketView& packet) const;
   [[nodiscard]] Checked check_opcode_allowed(const PacketView& packet) const;
   [[nodiscard]] Checked check_resources(const PacketView& packet) const;
@@ -140,9 +146,11 @@ class RcResponder {
   [[nodiscard]] Checked execute_write(TransportEnv& env, const PacketView& packet);
   void execute_read(TransportEnv& env, const PacketView& packet);
   [[nodiscard]] Checked execute_atomic(TransportEnv& env, const PacketView& packet);
+  [[nodiscard]] Checked execute_atomic_write(TransportEnv& env, const PacketView& packet);
   void end_message(TransportEnv& env, const PacketView& packet);
   [[nodiscard]] bool takes_receive(const PacketView& packet) const;
 
+  // Answering (rc_responder_answer.cpp).
   [[nodiscard]] Outcome on_duplicate(TransportEnv& env, const PacketView& packet);
   [[nodiscard]] bool replay(const PacketView& packet);
   [[nodiscard]] Outcome on_gap(TransportEnv& env, const PacketView& packet);
@@ -153,8 +161,11 @@ class RcResponder {
   void resize_replies(std::uint32_t capacity);
   Reply& add_reply();
   void complete_receive(TransportEnv& env, WcStatus status, Completion completion, bool solicited);
+  [[nodiscard]] MemoryUser memory_user() const {
+    return {.pd = connection_.pd, .qpn = receive_.qpn()};
+  }
 
-  // Answers (rc_responder_transmit.cpp).
+  // Sending answers (rc_responder_transmit.cpp).
   [[nodiscard]] Reply* first_waiting();
   enum class Emitted : std::uint8_t { sent, no_room, no_access };
   [[nodiscard]] Emitted emit_read_response(TransportEnv& env, PacketSink& sink, Reply& reply);

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "proto/ib_bth/data_packet.h"
 #include "proto/ib_bth/emit.h"
+#include "proto/ib_bth/rc_operations.h"
 #include "proto/ib_bth/rc_responder.h"
 
 namespace verbena::ib {
@@ -18,7 +20,7 @@ Opcode read_response_opcode(bool first, bool last) {
 }
 
 PacketFields answer_fields(Opcode opcode, const Connection& connection, Psn psn, Aeth aeth) {
-  PacketFields fields = connection.fields_of(opcode, psn);
+  PacketFields fields = connection.fields_of(with_service(connection.service, opcode), psn);
   fields.aeth = aeth;
   return fields;
 }
@@ -39,7 +41,7 @@ RcResponder::Transmitted RcResponder::poll_transmit(TransportEnv& env, PacketSin
     bool sent = false;
     if (reply == nullptr) {
       sent = emit_acknowledge(sink);
-    } else if (reply->is_atomic) {
+    } else if (is_atomic(reply->operation)) {
       sent = emit_atomic_acknowledge(sink, *reply);
     } else {
       switch (emit_read_response(env, sink, *reply)) {
@@ -86,8 +88,8 @@ RcResponder::Emitted RcResponder::emit_read_response(TransportEnv& env, PacketSi
   const std::size_t header_bytes = emit_headers(packet, fields, bytes);
   if (bytes > 0) {
     const std::uint64_t offset = std::uint64_t{reply.next_packet} * connection_.mtu_bytes;
-    const auto host = env.memory.remote(connection_.pd, reply.rkey, reply.va + offset, bytes,
-                                        Access::remote_read);
+    const auto host = env.memory.remote({.pd = reply.pd, .qpn = receive_.qpn()}, reply.rkey,
+                                        reply.va + offset, bytes, Access::remote_read);
     if (!host) {
       refuse_reply(env, reply);
       return Emitted::no_access;

@@ -2,6 +2,14 @@
 
 namespace verbena::ib {
 
+bool RecvSide::forget(const RecvQueue& shared) {
+  if (!queue_.is(shared)) {
+    return false;
+  }
+  queue_ = RecvSource(0, 0);
+  return true;
+}
+
 void RecvSide::complete(TransportEnv& env, WcStatus status, Completion completion, bool solicited) {
   completion.wr_id = queue_.front().wr_id;
   completion.time = env.now;
@@ -14,19 +22,15 @@ void RecvSide::complete(TransportEnv& env, WcStatus status, Completion completio
   if (status == WcStatus::wr_flush_err) {
     env.counters.add(Counter::resp_cqe_flush_error);
   }
-  completions_.complete(completion, solicited || status != WcStatus::success);
+  completions_->complete(completion, solicited || status != WcStatus::success);
 }
 
 void RecvSide::flush(TransportEnv& env) {
-  while (!queue_.empty()) {
+  while (!queue_.owns_none()) {
     complete(env, WcStatus::wr_flush_err, {.opcode = WcOpcode::recv}, true);
   }
 }
 
-void RecvSide::reset() {
-  while (!queue_.empty()) {
-    queue_.pop();
-  }
-}
+void RecvSide::reset() { queue_.clear(); }
 
 }  // namespace verbena::ib

@@ -134,8 +134,9 @@ UcResponder::Checked UcResponder::check_key(TransportEnv& env, const PacketView&
     return std::nullopt;
   }
   const Reth reth = packet.reth();
-  if (reth.length_bytes() == 0 || env.memory.remote(connection_.pd, reth.rkey(), reth.va(),
-                                                    reth.length_bytes(), Access::remote_write)) {
+  if (reth.length_bytes() == 0 ||
+      env.memory.check_remote(memory_user(), reth.rkey(), reth.va(), reth.length_bytes(),
+                              Access::remote_write)) {
     return std::nullopt;
   }
   return RxVerdict::drop(RxCheck::key, Counter::resp_remote_access_errors, 0,
@@ -145,6 +146,9 @@ UcResponder::Checked UcResponder::check_key(TransportEnv& env, const PacketView&
 UcResponder::Outcome UcResponder::execute(TransportEnv& env, const PacketView& packet) {
   if (packet.has(ExtHeader::reth)) {
     write_ = packet.reth();
+  }
+  if (is_send(packet) && packet.info().starts_message()) {
+    receive_.hold();
   }
   if (!place_data(env, packet)) {
     const bool was_send = inbound_ == Inbound::send;
@@ -175,7 +179,7 @@ bool UcResponder::place_data(TransportEnv& env, const PacketView& packet) {
   if (packet.payload().empty()) {
     return true;
   }
-  const auto host = env.memory.remote(connection_.pd, write_.rkey(), write_.va() + received_bytes_,
+  const auto host = env.memory.remote(memory_user(), write_.rkey(), write_.va() + received_bytes_,
                                       packet.payload().size(), Access::remote_write);
   if (!host) {
     return false;

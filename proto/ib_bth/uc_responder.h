@@ -30,11 +30,10 @@ namespace verbena::ib {
 
 class UcResponder {
  public:
-  UcResponder(Qpn qpn, std::uint32_t recv_wr_max, std::uint32_t recv_sge_max,
-              CompletionSink& completions)
-      : receive_(qpn, recv_wr_max, recv_sge_max, completions) {}
+  UcResponder(Qpn qpn, RecvSource receives, CompletionSink& completions)
+      : receive_(qpn, std::move(receives), completions) {}
 
-  [[nodiscard]] const RecvQueue& queue() const { return receive_.queue(); }
+  [[nodiscard]] const RecvSource& queue() const { return receive_.queue(); }
   [[nodiscard]] Psn expected_psn() const { return expected_psn_; }
 
   // Commands.
@@ -69,6 +68,10 @@ class UcResponder {
   [[nodiscard]] Outcome execute(TransportEnv& env, const PacketView& packet);
   [[nodiscard]] bool place_data(TransportEnv& env, const PacketView& packet);
   void end_message(TransportEnv& env, const PacketView& packet);
+
+  [[nodiscard]] MemoryUser memory_user() const {
+    return {.pd = connection_.pd, .qpn = receive_.qpn()};
+  }
 
   RecvSide receive_;
   Connection connection_;

@@ -32,11 +32,10 @@ struct UdResponderConfig {
 
 class UdResponder {
  public:
-  UdResponder(Qpn qpn, std::uint32_t recv_wr_max, std::uint32_t recv_sge_max,
-              CompletionSink& completions)
-      : receive_(qpn, recv_wr_max, recv_sge_max, completions) {}
+  UdResponder(Qpn qpn, RecvSource receives, CompletionSink& completions)
+      : receive_(qpn, std::move(receives), completions) {}
 
-  [[nodiscard]] const RecvQueue& queue() const { return receive_.queue(); }
+  [[nodiscard]] const RecvSource& queue() const { return receive_.queue(); }
 
   // Commands.
   /// INIT to RTR: from now on datagrams are received.

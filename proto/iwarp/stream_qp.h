@@ -183,6 +183,7 @@ class StreamQp {
   // Ends.
   void complete_requests(StreamEnv& env);
   void complete_request(StreamEnv& env, WcStatus status);
+  [[nodiscard]] MemoryUser memory_user() const { return {.pd = connection_.pd, .qpn = qpn_}; }
   void complete_receive(StreamEnv& env, WcStatus status, Completion completion, bool solicited);
   void flush(StreamEnv& env);
   void terminate(StreamEnv& env, TerminateReason reason, ByteView segment);

@@ -14,13 +14,17 @@ namespace {
 TerminateReason tagged_reason(AccessFault fault) {
   switch (fault) {
     case AccessFault::unknown_key:
+    case AccessFault::wrong_window:
       return TerminateReason::ddp_tagged_stag;
     case AccessFault::wrong_pd:
+    case AccessFault::wrong_qp:
       return TerminateReason::ddp_tagged_stag_not_associated;
     case AccessFault::not_permitted:
       return TerminateReason::rdmap_access;
     case AccessFault::out_of_range:
       return TerminateReason::ddp_tagged_bounds;
+    case AccessFault::not_present:
+      return TerminateReason::ddp_local_catastrophic;
   }
   return TerminateReason::ddp_tagged_stag;
 }
@@ -29,13 +33,17 @@ TerminateReason tagged_reason(AccessFault fault) {
 TerminateReason source_reason(AccessFault fault) {
   switch (fault) {
     case AccessFault::unknown_key:
+    case AccessFault::wrong_window:
       return TerminateReason::rdmap_stag;
     case AccessFault::wrong_pd:
+    case AccessFault::wrong_qp:
       return TerminateReason::rdmap_stag_not_associated;
     case AccessFault::not_permitted:
       return TerminateReason::rdmap_access;
     case AccessFault::out_of_range:
       return TerminateReason::rdmap_bounds;
+    case AccessFault::not_present:
+      return TerminateReason::rdmap_catastrophic_stream;
   }
   return TerminateReason::rdmap_stag;
 }
@@ -154,8 +162,12 @@ StreamQp::Checked StreamQp::end_send(StreamEnv& env, const SegmentView& segment)
   Completion completion;
   completion.byte_len = received_bytes_;
   if (segment.info().invalidates) {
-    // There are no memory windows and no fast registrations, so nothing that a peer may invalidate.
-    return TerminateReason::rdmap_protection_invalidate;
+    const Rkey stag{segment.untagged().invalidate_stag.value()};
+    if (!env.memory.invalidate(memory_user(), stag)) {
+      return TerminateReason::rdmap_protection_invalidate;
+    }
+    completion.with_inv = true;
+    completion.imm_or_rkey = to_value(stag);
   }
   ++expected_send_msn_;
   received_bytes_ = 0;
@@ -174,7 +186,7 @@ StreamQp::Checked StreamQp::on_write(StreamEnv& env, const SegmentView& segment)
   // A segment without payload touches nothing, so its STag may be anything (RFC 5040, 5.2).
   if (!payload.empty()) {
     const auto memory =
-        env.memory.remote(connection_.pd, Rkey{header.stag.value()}, Va{header.offset.value()},
+        env.memory.remote(memory_user(), Rkey{header.stag.value()}, Va{header.offset.value()},
                           payload.size(), Access::remote_write);
     if (!memory) {
       env.counters.add(Counter::resp_remote_access_errors);
@@ -212,11 +224,11 @@ StreamQp::Checked StreamQp::on_read_request(StreamEnv& env, const SegmentView& s
   const Rkey source_stag{request.source_stag.value()};
   const Va source_offset{request.source_offset.value()};
   if (size_bytes > 0) {
-    const auto memory = env.memory.remote(connection_.pd, source_stag, source_offset, size_bytes,
-                                          Access::remote_read);
-    if (!memory) {
+    const auto permitted = env.memory.check_remote(memory_user(), source_stag, source_offset,
+                                                   size_bytes, Access::remote_read);
+    if (!permitted) {
       env.counters.add(Counter::resp_remote_access_errors);
-      return source_reason(memory.error());
+      return source_reason(permitted.error());
     }
   }
   ++expected_read_msn_;

@@ -256,7 +256,7 @@ StreamQp::Emitted StreamQp::emit_response(StreamEnv& env, StreamSink& sink) {
   if (bytes > 0) {
     // Looked up anew: the registration may have gone since the request came.
     const auto memory =
-        env.memory.remote(connection_.pd, response.source_stag,
+        env.memory.remote(memory_user(), response.source_stag,
                           response.source_offset + response.sent_bytes, bytes, Access::remote_read);
     if (!memory) {
       env.counters.add(Counter::resp_remote_access_errors);

@@ -10,9 +10,10 @@ import hosts
 
 # Debian packages of the programs that the tests run unmodified.
 PROGRAMS = {
-    "ibverbs-utils": ["ibv_devices", "ibv_devinfo", "ibv_rc_pingpong", "ibv_asyncwatch"],
+    "ibverbs-utils": ["ibv_devices", "ibv_devinfo", "ibv_rc_pingpong", "ibv_srq_pingpong",
+                      "ibv_xsrq_pingpong", "ibv_asyncwatch"],
     "perftest": ["ib_send_bw", "ib_send_lat", "ib_write_bw", "ib_write_lat", "ib_read_bw",
-                 "ib_read_lat"],
+                 "ib_read_lat", "ib_atomic_bw", "ib_atomic_lat"],
     "tshark": ["tshark", "capinfos"],
     "util-linux": ["setpriv", "unshare"],
     "iproute2": ["ip", "tc"],

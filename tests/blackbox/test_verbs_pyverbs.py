@@ -19,10 +19,11 @@ SUITE = pathlib.Path("/usr/share/doc/rdma-core/tests")
 PASSING = pathlib.Path(__file__).with_name("pyverbs_passing.txt")
 TIMEOUT_S = 300.0
 
-# "test_pd (tests.test_pd.PDTest.test_pd)", perhaps a line of description, " ... ok"; the test's own
-# output may stand before the word.
+# "test_pd (tests.test_pd.PDTest.test_pd)", perhaps a line of description, " ... ok"; lines of the
+# test's own output, and warnings, may stand before the word.
 RESULT = re.compile(
-    r"^\w+ \((tests\.[\w.]+)\)(?:\n[^\n]*?)? \.\.\. (?:[^\n]*\n)?(ok|skipped|FAIL|ERROR)", re.M)
+    r"^\w+ \((tests\.[\w.]+)\)(?:\n[^\n]*?)? \.\.\. "
+    r"(?:(?!\w+ \(tests\.)[^\n]*\n)*?(ok|skipped|FAIL|ERROR)", re.M)
 
 
 @pytest.fixture

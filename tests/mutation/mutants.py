@@ -17,7 +17,10 @@ class Mutant(NamedTuple):
 REQUESTER = "proto/ib_bth/rc_requester.cpp"
 COMPLETER = "proto/ib_bth/rc_completer.cpp"
 RESPONDER = "proto/ib_bth/rc_responder.cpp"
-QUEUE = "proto/ib_bth/send_queue.cpp"
+ANSWERS = "proto/ib_bth/rc_responder_answer.cpp"
+PACKET = "proto/ib_bth/data_packet.cpp"
+PACKETS = "proto/ib_bth/data_packet.h"
+QUEUE = "proto/send_queue.cpp"
 RECEIVE = "nic_model/nic_receive.cpp"
 NIC = "nic_model/nic.cpp"
 MEMORY = "nic_model/memory_table.cpp"
@@ -26,9 +29,10 @@ QPS = "nic_model/qp_table.cpp"
 MUTANTS = [
     # The requester.
     Mutant("last packet doesn't ask for an ACK", REQUESTER,
-           "fields.ack_request = last ||", "fields.ack_request = false && last ||"),
-    Mutant("SE on every packet", REQUESTER,
-           "fields.solicited = last && wqe.solicited &&", "fields.solicited = !wqe.solicited &&"),
+           "fields.ack_request = slice.last ||", "fields.ack_request = false && slice.last ||"),
+    Mutant("SE on every packet", PACKET,
+           "fields.solicited = slice.last && wqe.solicited &&",
+           "fields.solicited = !wqe.solicited &&"),
     Mutant("READ retry asks from the start", REQUESTER,
            "const std::uint32_t offset = cursor_.packet * connection_.mtu_bytes;",
            "const std::uint32_t offset = 0;"),
@@ -40,9 +44,9 @@ MUTANTS = [
            "if (rd_atomics_in_flight_ >= config_.max_rd_atomic)", "if (false)"),
     Mutant("draining begins new requests", REQUESTER,
            "if (draining_) {", "if (false) {"),
-    Mutant("one packet too few", REQUESTER,
-           "static_cast<std::uint32_t>((bytes + mtu - 1) / mtu)",
-           "static_cast<std::uint32_t>((bytes + mtu - 2) / mtu)"),
+    Mutant("one packet too few", PACKETS,
+           "static_cast<std::uint32_t>((bytes + mtu_bytes - 1) / mtu_bytes)",
+           "static_cast<std::uint32_t>((bytes + mtu_bytes - 2) / mtu_bytes)"),
     Mutant("go back to the wrong packet", REQUESTER,
            ".packet = acknowledged_packets_of_head()};", ".packet = 0};"),
     # The completer.
@@ -73,13 +77,13 @@ MUTANTS = [
     # The responder.
     Mutant("a gap is accepted", RESPONDER,
            "if (distance > 0) {", "if (distance > 1000) {"),
-    Mutant("a NAK for every packet behind a gap", RESPONDER,
+    Mutant("a NAK for every packet behind a gap", ANSWERS,
            "if (nak_sent_) {", "if (false) {"),
-    Mutant("the NAK names the packet that came", RESPONDER,
+    Mutant("the NAK names the packet that came", ANSWERS,
            "acknowledge(env, {.psn = expected_psn_, .syndrome = syndrome, .msn = msn_});",
            "acknowledge(env, {.psn = packet.psn(), .syndrome = syndrome, .msn = msn_});"),
     Mutant("a duplicate atomic is executed again", RESPONDER,
-           "if (distance < 0) {", "if (distance < 0 && !keeps_reply(packet)) {"),
+           "if (distance < 0) {", "if (distance < 0 && !keeps_reply(packet.info().operation)) {"),
     Mutant("the key isn't checked", RESPONDER,
            "return check_key(env, packet);", "return std::nullopt;"),
     Mutant("the opcode sequence isn't checked", RESPONDER,
@@ -92,24 +96,24 @@ MUTANTS = [
            "if (auto refusal = check_length(packet)) {",
            "if (auto refusal = check_length(packet); false) {"),
     Mutant("misaligned atomics are executed", RESPONDER,
-           "if (to_value(va) % atomic_bytes != 0) {", "if (false) {"),
+           "if (is_aligned_operation(info.operation) && to_value(va) % atomic_bytes != 0) {",
+           "if (false) {"),
     Mutant("the MSN stands still", RESPONDER,
            "inbound_ = Inbound::idle;\n  msn_ = msn_.next();", "inbound_ = Inbound::idle;"),
     Mutant("byte_len is wrong", RESPONDER,
            "completion.byte_len = static_cast<std::uint32_t>(received_bytes_);",
            "completion.byte_len = static_cast<std::uint32_t>(packet.payload().size());"),
-    Mutant("access errors raise the wrong event", RESPONDER,
-           ".failure = refusal.syndrome == access_error ? QpFailure::access_error",
-           ".failure = refusal.syndrome == access_error ? QpFailure::request_error"),
+    Mutant("access errors raise the wrong event", ANSWERS,
+           "? QpFailure::access_error", "? QpFailure::request_error"),
     Mutant("RNR NAK with another timer", RESPONDER,
            "Syndrome::rnr_nak(config_.min_rnr_timer & Syndrome::code_max)",
            "Syndrome::rnr_nak(31)"),
     Mutant("READs take no room for their replies", RESPONDER,
-           "if (keeps_reply(packet) && !has_reply_slot()) {", "if (false) {"),
-    Mutant("an access error is an event even if a receive request tells", RESPONDER,
-           "(takes_receive(packet) && refusal.check >= RxCheck::length && !queue_.empty());",
+           "if (keeps_reply(packet.info().operation) && !has_reply_slot()) {", "if (false) {"),
+    Mutant("an access error is an event even if a receive request tells", ANSWERS,
+           "(takes_receive(packet) && refusal.check >= RxCheck::length && !queue().empty());",
            "false;"),
-    Mutant("a bad key is no reason to go into error", RESPONDER,
+    Mutant("a bad key is no reason to go into error", ANSWERS,
            "msn = msn_});\n  if (refusal.syndrome.kind() ==",
            "msn = msn_});\n  if (true || refusal.syndrome.kind() =="),
     # Timers and losses.
@@ -123,8 +127,7 @@ MUTANTS = [
            "const std::uint64_t length = total_length(wr.sges);",
            "const auto length = static_cast<std::uint32_t>(total_length(wr.sges));"),
     Mutant("READs are queued that can't be done", REQUESTER,
-           "(wants_data && (wr.inline_data || config_.max_rd_atomic == 0))",
-           "(wants_data && wr.inline_data)"),
+           "(wants_response && config_.max_rd_atomic == 0)", "false"),
     Mutant("local memory isn't checked before sending", REQUESTER,
            "!sges_permit(env.memory, connection_.pd, queue_.sges(index), local_access_of(wqe))",
            "false"),
@@ -149,9 +152,14 @@ MUTANTS = [
     Mutant("destroyed queue pairs are counted as alive", QPS,
            "place->reset();\n  --count_;", "place->reset();"),
     Mutant("keys live on after deregistration", MEMORY,
-           "|| to_value(slots_[index].mr->lkey) != key) {", "|| false) {"),
+           "grants_[index] = Grant{};", ""),
     Mutant("the range of a region isn't checked", MEMORY,
-           "if (offset > mr.length || length > mr.length - offset) {", "if (false) {"),
-    Mutant("a region's rights aren't checked", MEMORY,
-           "if (!allows(mr.access, needed)) {", "if (false) {"),
+           "return offset <= size && length <= size - offset;",
+           "return length == 0 || offset != size + 1;"),
+    Mutant("a region's rights aren't checked for its owner", MEMORY,
+           "wrong_pd);\n  }\n  if (!allows(grant->access, needed)) {",
+           "wrong_pd);\n  }\n  if (false) {"),
+    Mutant("a region's rights aren't checked for peers", MEMORY,
+           "wrong_qp);\n  }\n  if (!allows(grant->access, needed)) {",
+           "wrong_qp);\n  }\n  if (false) {"),
 ]

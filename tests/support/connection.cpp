@@ -10,6 +10,7 @@ nic::Qp& create_qp(Host& host, const EndOptions& options) {
   const auto qp = host.nic.create_qp(*host.pd, {.type = options.type,
                                                 .send_cq = host.cq,
                                                 .recv_cq = host.cq,
+                                                .srq = options.srq,
                                                 .caps = options.caps,
                                                 .signal_all = options.signal_all});
   REQUIRE(qp);

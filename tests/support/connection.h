@@ -15,6 +15,7 @@ struct EndOptions {
                    .send_sge_max = 32,
                    .recv_sge_max = 32,
                    .inline_bytes_max = 512};
+  nic::Srq* srq = nullptr;
   bool signal_all = false;
   nic::Mtu mtu = nic::Mtu::mtu_1024;
   Psn sq_psn{100};

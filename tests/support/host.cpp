@@ -25,6 +25,7 @@ nic::NicConfig config_of(const inet::Ipv4Address& address, const HostOptions& op
                  {.gid = link_local},
                  {.gid = ipv4, .type = Type::roce_v1},
                  {.gid = link_local, .type = Type::roce_v1}};
+  config.pager = options.pager;
   return config;
 }
 
@@ -44,6 +45,8 @@ const char* name_of(WcOpcode opcode) {
       return "bind_mw";
     case WcOpcode::local_inv:
       return "local_inv";
+    case WcOpcode::atomic_write:
+      return "atomic_write";
     case WcOpcode::recv:
       return "recv";
     case WcOpcode::recv_rdma_with_imm:

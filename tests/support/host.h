@@ -36,6 +36,7 @@ struct HostOptions {
   std::uint32_t qpn_count = 64;
   std::uint64_t seed = 1;
   nic::Mtu mtu_max = nic::Mtu::mtu_4096;
+  nic::Pager* pager = nullptr;
 };
 
 /// Page-aligned memory, as an application's mostly is.

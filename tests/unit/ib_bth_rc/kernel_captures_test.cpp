@@ -16,6 +16,7 @@
 #include "proto/ib_bth/rc_requester.h"
 #include "proto/ib_bth/rc_responder.h"
 #include "tests/support/host.h"
+#include "tests/support/plain_memory.h"
 #include "tests/support/wire_packet.h"
 #include "tests/unit/ib_bth_rc/kernel_captures.h"
 #include "tests/unit/project_file.h"
@@ -31,7 +32,7 @@ constexpr Lkey lkey{1};
 constexpr std::uint32_t mtu_bytes = 1024;
 
 /// The buffer of one end, under the address and key that the capture names.
-class KernelMemory final : public MemoryAccess {
+class KernelMemory final : public PlainMemory {
  public:
   std::vector<std::byte> bytes;
   Va base{0x10000};
@@ -40,7 +41,7 @@ class KernelMemory final : public MemoryAccess {
   Result<std::byte*, AccessFault> local(PdId, Lkey, Va va, std::uint64_t length, Access) override {
     return find(va, length);
   }
-  Result<std::byte*, AccessFault> remote(PdId, Rkey key, Va va, std::uint64_t length,
+  Result<std::byte*, AccessFault> remote(const MemoryUser&, Rkey key, Va va, std::uint64_t length,
                                          Access) override {
     if (key != rkey) {
       return std::unexpected(AccessFault::unknown_key);
@@ -146,7 +147,7 @@ std::map<Qpn, std::vector<CapturedPacket>> by_connection(const std::vector<Captu
 class Server {
  public:
   Server(const KernelScenario& scenario, const std::vector<CapturedPacket>& packets)
-      : scenario_(scenario), responder_(Qpn{1}, 16, 2, completions) {
+      : scenario_(scenario), responder_(Qpn{1}, RecvSource(16, 2), completions) {
     memory.bytes = server_buffer();
     locate(memory, scenario, packets);
     if (scenario.wrong_rkey) {

@@ -8,6 +8,7 @@
 #include "proto/ib_bth/packet.h"
 #include "proto/ib_bth/rc_requester.h"
 #include "proto/ib_bth/rc_responder.h"
+#include "tests/support/plain_memory.h"
 
 namespace verbena::test {
 
@@ -21,12 +22,13 @@ constexpr std::uint32_t packets_in_longest = longest / mtu_bytes;
 constexpr Va base{0x1000};
 
 /// Permits [base, base + 2^31) and no byte more; gives one page for all of it.
-class FoldedMemory final : public MemoryAccess {
+class FoldedMemory final : public PlainMemory {
  public:
   Result<std::byte*, AccessFault> local(PdId, Lkey, Va va, std::uint64_t length, Access) override {
     return find(va, length);
   }
-  Result<std::byte*, AccessFault> remote(PdId, Rkey, Va va, std::uint64_t length, Access) override {
+  Result<std::byte*, AccessFault> remote(const MemoryUser&, Rkey, Va va, std::uint64_t length,
+                                         Access) override {
     return find(va, length);
   }
   std::uint64_t highest_end = 0;
@@ -84,7 +86,7 @@ ib::RcRequester requester(Bench& bench) {
 }
 
 ib::RcResponder responder(Bench& bench) {
-  ib::RcResponder responder(Qpn{1}, 4, 1, bench.completions);
+  ib::RcResponder responder(Qpn{1}, RecvSource(4, 1), bench.completions);
   responder.activate(
       {.mtu_bytes = mtu_bytes},
       {.first_psn = Psn(0xFF'FF00), .access = Access::remote_write | Access::remote_read});

@@ -9,6 +9,7 @@
 #include "proto/ib_bth/ud_requester.h"
 #include "proto/ib_bth/ud_responder.h"
 #include "tests/support/host.h"
+#include "tests/support/plain_memory.h"
 #include "tests/support/wire_packet.h"
 #include "tests/unit/ib_bth_rc/kernel_captures.h"
 
@@ -21,7 +22,7 @@ constexpr std::uint32_t mtu_bytes = 1024;
 constexpr Qkey qkey_of_captures{0x1111'1111};
 
 /// One buffer, whatever the key.
-class Buffer final : public MemoryAccess {
+class Buffer final : public PlainMemory {
  public:
   std::vector<std::byte> bytes;
   Va base{0x10000};
@@ -29,7 +30,8 @@ class Buffer final : public MemoryAccess {
   Result<std::byte*, AccessFault> local(PdId, Lkey, Va va, std::uint64_t length, Access) override {
     return find(va, length);
   }
-  Result<std::byte*, AccessFault> remote(PdId, Rkey, Va va, std::uint64_t length, Access) override {
+  Result<std::byte*, AccessFault> remote(const MemoryUser&, Rkey, Va va, std::uint64_t length,
+                                         Access) override {
     return find(va, length);
   }
 
@@ -154,7 +156,7 @@ TEST_CASE(
   server.bytes = server_buffer();
   server.base = target;
   Completions received;
-  ib::UcResponder responder(Qpn{1}, 8, 1, received);
+  ib::UcResponder responder(Qpn{1}, RecvSource(8, 1), received);
   responder.activate({.dest_qpn = Qpn{1}, .pd = pd, .mtu_bytes = mtu_bytes}, first.psn, all_access);
   for (std::uint64_t id = 1; id <= 3; ++id) {
     const Sge sge{server.base + 8192 * id, 4096, Lkey{1}};
@@ -195,7 +197,7 @@ TEST_CASE("the kernel's datagrams arrive at our responder, and ours would send t
   Buffer server;
   server.bytes = server_buffer();
   Completions received;
-  ib::UdResponder responder(Qpn{1}, 8, 1, received);
+  ib::UdResponder responder(Qpn{1}, RecvSource(8, 1), received);
   responder.activate({.pd = pd, .qkey = qkey_of_captures, .mtu_bytes = mtu_bytes});
   ib::TransportEnv server_env{.now = Time{}, .memory = server, .counters = counters};
   const auto client_data = client_buffer();

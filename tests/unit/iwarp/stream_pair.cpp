@@ -21,9 +21,9 @@ Result<std::byte*, AccessFault> TestMemory::local(PdId pd, Lkey key, Va va, std:
   return find(pd, to_value(key), to_value(va), length, needed);
 }
 
-Result<std::byte*, AccessFault> TestMemory::remote(PdId pd, Rkey key, Va va, std::uint64_t length,
-                                                   Access needed) {
-  return find(pd, to_value(key), to_value(va), length, needed);
+Result<std::byte*, AccessFault> TestMemory::remote(const MemoryUser& user, Rkey key, Va va,
+                                                   std::uint64_t length, Access needed) {
+  return find(user.pd, to_value(key), to_value(va), length, needed);
 }
 
 Result<std::byte*, AccessFault> TestMemory::find(PdId pd, std::uint32_t key, std::uint64_t address,

@@ -10,11 +10,12 @@
 
 #include "base/prng.h"
 #include "proto/iwarp/stream_qp.h"
+#include "tests/support/plain_memory.h"
 
 namespace verbena::test {
 
 /// Registered memory: regions of bytes at addresses that the test chooses.
-class TestMemory final : public MemoryAccess {
+class TestMemory final : public PlainMemory {
  public:
   struct Region {
     PdId pd{};
@@ -32,8 +33,8 @@ class TestMemory final : public MemoryAccess {
 
   Result<std::byte*, AccessFault> local(PdId pd, Lkey key, Va va, std::uint64_t length,
                                         Access needed) override;
-  Result<std::byte*, AccessFault> remote(PdId pd, Rkey key, Va va, std::uint64_t length,
-                                         Access needed) override;
+  Result<std::byte*, AccessFault> remote(const MemoryUser& user, Rkey key, Va va,
+                                         std::uint64_t length, Access needed) override;
 
  private:
   Result<std::byte*, AccessFault> find(PdId pd, std::uint32_t key, std::uint64_t address,

@@ -212,4 +212,68 @@ TEST_CASE("send and receive completions go to the queues that the queue pair was
   CHECK(to_text(out[0]) == "1 recv success +8");
 }
 
+TEST_CASE("a moderated notification waits for its count of completions, or for its period") {
+  Pair pair;
+  const Connection qps = pair.connect();
+  nic::Cq& cq = *pair.b.cq;
+  REQUIRE(pair.b.nic.moderate_cq(cq, 3, std::chrono::milliseconds(1)));
+  pair.b.nic.req_notify_cq(cq, false);
+  const auto receive_one = [&](std::uint64_t id) {
+    pair.post_recv(Side::b, *qps.b, id, {{0, 64}});
+    pair.post(Side::a, *qps.a, pair.a.send(id, {0, 8}));
+    pair.advance(Duration(100'000));
+    return pair.b.nic.poll_cq_notification() == &cq;
+  };
+  SECTION("the count") {
+    CHECK_FALSE(receive_one(1));
+    CHECK_FALSE(receive_one(2));
+    CHECK(receive_one(3));
+  }
+  SECTION("the period, from the first completion on") {
+    CHECK_FALSE(receive_one(1));
+    pair.advance(Duration(850'000));
+    CHECK(pair.b.nic.poll_cq_notification() == nullptr);
+    pair.advance(Duration(100'000));
+    CHECK(pair.b.nic.poll_cq_notification() == &cq);
+  }
+  SECTION("moderation that ends lets go what it held") {
+    CHECK_FALSE(receive_one(1));
+    REQUIRE(pair.b.nic.moderate_cq(cq, 0, Duration(0)));
+    CHECK(pair.b.nic.poll_cq_notification() == &cq);
+  }
+  SECTION("a queue that goes is not told") {
+    nic::Cq& other = **pair.b.nic.create_cq(8, 0);
+    REQUIRE(pair.b.nic.moderate_cq(other, 3, Duration(1000)));
+    pair.b.nic.req_notify_cq(other, false);
+    other.complete({.wr_id = 1, .time = pair.now()}, false);
+    REQUIRE(pair.b.nic.destroy_cq(other));
+    CHECK(pair.b.nic.next_timeout() == time_never);
+  }
+  CHECK(pair.b.nic.moderate_cq(cq, 3, std::chrono::seconds(1)).error() ==
+        nic::NicError::invalid_argument);
+}
+
+TEST_CASE("a queue that changes its size keeps what waits in it, in order") {
+  Host host(1);
+  nic::Cq& cq = *host.nic.create_cq(4, 0).value();
+  for (std::uint64_t id = 1; id <= 3; ++id) {
+    cq.complete({.wr_id = id}, false);
+  }
+  std::array<Completion, 1> first;
+  REQUIRE(cq.poll(first) == 1);
+  REQUIRE(host.nic.resize_cq(cq, 64));
+  CHECK(cq.capacity() >= 64);
+  for (std::uint64_t id = 4; id <= 60; ++id) {
+    cq.complete({.wr_id = id}, false);
+  }
+  CHECK(host.nic.resize_cq(cq, 58).error() == nic::NicError::invalid_argument);
+  CHECK(host.nic.resize_cq(cq, 0).error() == nic::NicError::invalid_argument);
+  std::array<Completion, 64> rest;
+  REQUIRE(cq.poll(rest) == 59);
+  CHECK(rest[0].wr_id == 2);
+  CHECK(rest[58].wr_id == 60);
+  CHECK(host.nic.resize_cq(cq, 1));
+  CHECK(cq.capacity() == 1);
+}
+
 }  // namespace verbena::test

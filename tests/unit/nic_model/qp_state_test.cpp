@@ -20,7 +20,8 @@ namespace m = nic::qp_attr_mask;
 
 namespace {
 
-constexpr QpType types[] = {QpType::rc, QpType::uc, QpType::ud};
+constexpr QpType types[] = {QpType::rc, QpType::uc, QpType::ud, QpType::xrc_initiator,
+                            QpType::xrc_target};
 constexpr QpState states[] = {QpState::reset, QpState::init, QpState::rtr, QpState::rts,
                               QpState::sqd,   QpState::sqe,  QpState::err};
 
@@ -65,26 +66,33 @@ struct Listed {
 };
 
 constexpr Listed listing[] = {
-    {"rc uc", QpState::reset, QpState::init, "pkey port access", ""},
+    {"rc uc ini tgt", QpState::reset, QpState::init, "pkey port access", ""},
     {"ud", QpState::reset, QpState::init, "pkey port qkey", ""},
-    {"rc uc", QpState::init, QpState::init, "", "pkey port access"},
+    {"rc uc ini tgt", QpState::init, QpState::init, "", "pkey port access"},
     {"ud", QpState::init, QpState::init, "", "pkey port qkey"},
-    {"rc", QpState::init, QpState::rtr, "av mtu dest rq_psn dest_rd rnr_timer", "alt access pkey"},
-    {"uc", QpState::init, QpState::rtr, "av mtu dest rq_psn", "alt access pkey"},
+    {"rc tgt", QpState::init, QpState::rtr, "av mtu dest rq_psn dest_rd rnr_timer",
+     "alt access pkey"},
+    {"uc ini", QpState::init, QpState::rtr, "av mtu dest rq_psn", "alt access pkey"},
     {"ud", QpState::init, QpState::rtr, "", "pkey qkey"},
     {"rc", QpState::rtr, QpState::rts, "timeout retry rnr_retry sq_psn rd",
      "cur alt access rnr_timer mig"},
+    {"ini", QpState::rtr, QpState::rts, "timeout retry rnr_retry sq_psn rd", "cur alt access mig"},
+    {"tgt", QpState::rtr, QpState::rts, "timeout sq_psn", "cur alt access rnr_timer mig"},
     {"uc", QpState::rtr, QpState::rts, "sq_psn", "cur alt access mig"},
     {"ud", QpState::rtr, QpState::rts, "sq_psn", "cur qkey"},
-    {"rc", QpState::rts, QpState::rts, "", "cur access alt mig rnr_timer"},
-    {"uc", QpState::rts, QpState::rts, "", "cur access alt mig"},
+    {"rc tgt", QpState::rts, QpState::rts, "", "cur access alt mig rnr_timer"},
+    {"uc ini", QpState::rts, QpState::rts, "", "cur access alt mig"},
     {"ud", QpState::rts, QpState::rts, "", "cur qkey"},
-    {"rc uc ud", QpState::rts, QpState::sqd, "", "notify"},
-    {"rc", QpState::sqd, QpState::rts, "", "cur alt access rnr_timer mig"},
-    {"uc", QpState::sqd, QpState::rts, "", "cur alt access mig"},
+    {"rc uc ud ini tgt", QpState::rts, QpState::sqd, "", "notify"},
+    {"rc tgt", QpState::sqd, QpState::rts, "", "cur alt access rnr_timer mig"},
+    {"uc ini", QpState::sqd, QpState::rts, "", "cur alt access mig"},
     {"ud", QpState::sqd, QpState::rts, "", "cur qkey"},
     {"rc", QpState::sqd, QpState::sqd, "",
      "port av timeout retry rnr_retry rd dest_rd alt access pkey rnr_timer mig"},
+    {"ini", QpState::sqd, QpState::sqd, "",
+     "port av timeout retry rnr_retry rd alt access pkey mig"},
+    {"tgt", QpState::sqd, QpState::sqd, "",
+     "port av timeout dest_rd alt access pkey rnr_timer mig"},
     {"uc", QpState::sqd, QpState::sqd, "", "av alt access pkey mig"},
     {"ud", QpState::sqd, QpState::sqd, "", "pkey qkey"},
     {"uc", QpState::sqe, QpState::rts, "", "cur access"},
@@ -92,7 +100,20 @@ constexpr Listed listing[] = {
 };
 
 const char* name_of(QpType type) {
-  return type == QpType::rc ? "rc" : type == QpType::uc ? "uc" : "ud";
+  switch (type) {
+    case QpType::rc:
+      return "rc";
+    case QpType::uc:
+      return "uc";
+    case QpType::xrc_initiator:
+      return "ini";
+    case QpType::xrc_target:
+      return "tgt";
+    case QpType::ud:
+    case QpType::gsi:
+      break;
+  }
+  return "ud";
 }
 
 std::optional<nic::TransitionRule> listed_rule(QpType type, QpState from, QpState to) {

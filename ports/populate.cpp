@@ -1,13 +1,14 @@
-#include "verbs/mapped.h"
+#include "ports/populate.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdint>
 
-namespace verbena::verbs {
+namespace verbena::ports {
 namespace {
 
 /// mincore() fails with ENOMEM where nothing is mapped; protections it doesn't tell.
@@ -32,9 +33,25 @@ bool kernel_can_populate() {
   return can;
 }
 
+class ProcessPager final : public nic::Pager {
+ public:
+  bool make_present(std::byte* start, std::uint64_t bytes, bool for_writing) noexcept override {
+    // The Nic may run inside a verb of the program's that leaves errno alone.
+    const int errno_before = errno;
+    const bool present = populate(start, bytes, for_writing) == 0;
+    errno = errno_before;
+    return present;
+  }
+};
+
 }  // namespace
 
-Errno populate(void* start, std::size_t bytes, bool for_writing) noexcept {
+nic::Pager& process_pager() noexcept {
+  static ProcessPager pager;
+  return pager;
+}
+
+int populate(void* start, std::size_t bytes, bool for_writing) noexcept {
   const auto page = static_cast<std::size_t>(::getpagesize());
   const auto first = reinterpret_cast<std::uintptr_t>(start);
   if (bytes == 0 || first + bytes < first || first + bytes + page < first) {
@@ -55,4 +72,4 @@ Errno populate(void* start, std::size_t bytes, bool for_writing) noexcept {
   return failed == 0 ? 0 : EFAULT;
 }
 
-}  // namespace verbena::verbs
+}  // namespace verbena::ports
