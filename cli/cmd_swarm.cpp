@@ -91,6 +91,7 @@ int run(const SwarmOptions& options) {
       options.jobs != 0 ? options.jobs : std::max(1U, std::thread::hardware_concurrency());
   {
     std::vector<std::jthread> workers;
+    workers.reserve(jobs);
     for (unsigned i = 0; i < jobs; ++i) {
       workers.emplace_back(work);
     }

@@ -68,7 +68,8 @@ void add_field(LayerBuilder& layer, const char* name, std::size_t at, std::size_
   } else if constexpr (std::is_same_v<T, Gid>) {
     layer.text(name, at, sizeof value, roce::to_text(value));
   } else if (std::string text = bytes_text(value); !text.empty()) {
-    layer.text(name, at, text.size() / 2, std::move(text));
+    const std::size_t bytes = text.size() / 2;
+    layer.text(name, at, bytes, std::move(text));
   }
 }
 

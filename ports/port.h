@@ -38,20 +38,18 @@ class FrameHandler {
   X(frames_refused)         /* the kernel refused to send them (they count as lost as well) */   \
   X(frames_faulted)         /* a fault rule took them */
 
+inline constexpr std::array port_statistic_names = {
+#define VERBENA_PORT_STATISTIC(name) std::string_view(#name),
+    VERBENA_PORT_STATISTICS(VERBENA_PORT_STATISTIC)
+#undef VERBENA_PORT_STATISTIC
+};
+
 struct PortStatistics {
 #define VERBENA_PORT_STATISTIC(name) std::uint64_t name = 0;
   VERBENA_PORT_STATISTICS(VERBENA_PORT_STATISTIC)
 #undef VERBENA_PORT_STATISTIC
 
-#define VERBENA_PORT_STATISTIC(name) +1
-  using Values = std::array<std::uint64_t, VERBENA_PORT_STATISTICS(VERBENA_PORT_STATISTIC)>;
-#undef VERBENA_PORT_STATISTIC
-};
-
-inline constexpr std::array port_statistic_names = {
-#define VERBENA_PORT_STATISTIC(name) std::string_view(#name),
-    VERBENA_PORT_STATISTICS(VERBENA_PORT_STATISTIC)
-#undef VERBENA_PORT_STATISTIC
+  using Values = std::array<std::uint64_t, port_statistic_names.size()>;
 };
 
 /// In the order of `port_statistic_names`.

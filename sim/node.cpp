@@ -14,7 +14,7 @@ nic::NicConfig nic_config(const NodeConfig& config, StationId id) {
   nic::NicConfig result;
   result.node_guid = 0x0200'00FF'FE00'0000 + static_cast<std::uint64_t>(id);
   result.mtu_max = config.mtu_max;
-  result.gids = {{.gid = config.gid, .type = nic::GidEntry::Type::roce_v2}};
+  result.gids = {{.gid = config.gid, .type = config.encapsulation}};
   return result;
 }
 

@@ -32,8 +32,9 @@ class Application {
 
 struct NodeConfig {
   std::string name;
-  /// The node's address: one GID for RoCE v2.
+  /// The node's address: its one GID, and what packets from it are carried by.
   Gid gid;
+  nic::GidEntry::Type encapsulation = nic::GidEntry::Type::roce_v2;
   std::size_t arena_bytes = 1U << 20;
   std::uint32_t cqe = 1U << 16;
   /// QPNs that its queue pairs get, in order.

@@ -2,7 +2,6 @@
 
 #include <vector>
 
-#include "nic_model/types.h"
 #include "proto/roce/gid.h"
 
 namespace verbena::sim {
@@ -16,10 +15,15 @@ void RawPeer::send_packet(const Gid& to, const ib::PacketFields& fields, ByteVie
 
 void RawPeer::send_transport(const Gid& to, ByteView transport, Icrc icrc) {
   roce::Path path;
+  if (encapsulation_ == nic::GidEntry::Type::roce_v1) {
+    path.version = roce::Version::v1;
+  } else {
+    path.version = roce::ipv4_from_gid(gid_) ? roce::Version::v2_ipv4 : roce::Version::v2_ipv6;
+  }
   path.source = gid_;
   path.destination = to;
-  path.source_mac = nic::mac_of(roce::ipv4_from_gid(gid_).value_or(inet::Ipv4Address{}));
-  path.destination_mac = nic::mac_of(roce::ipv4_from_gid(to).value_or(inet::Ipv4Address{}));
+  path.source_mac = nic::mac_of(gid_);
+  path.destination_mac = nic::mac_of(to);
   const roce::Encapsulation encapsulation(path, roce::ShortFrames::keep);
   const std::size_t prefix = encapsulation.prefix_bytes();
   std::vector<std::byte> frame(encapsulation.frame_bytes(transport.size()));

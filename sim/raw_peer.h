@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "nic_model/types.h"
 #include "proto/ib_bth/emit.h"
 #include "proto/roce/encap.h"
 #include "sim/channel.h"
@@ -14,15 +15,16 @@ namespace verbena::sim {
 
 class RawPeer final : public Station {
  public:
-  RawPeer(World& world, StationId id, std::string name, const Gid& gid)
-      : Station(world, id, std::move(name)), gid_(gid) {}
+  RawPeer(World& world, StationId id, std::string name, const Gid& gid,
+          nic::GidEntry::Type encapsulation)
+      : Station(world, id, std::move(name)), gid_(gid), encapsulation_(encapsulation) {}
 
   [[nodiscard]] const Gid& gid() const { return gid_; }
   void attach(Channel& channel) { channel_ = &channel; }
   [[nodiscard]] Channel& channel() { return *channel_; }
 
   enum class Icrc : std::uint8_t { good, bad };
-  /// Sends a packet with these headers and this payload to an IPv4 address.
+  /// Sends a packet with these headers and this payload.
   void send_packet(const Gid& to, const ib::PacketFields& fields, ByteView payload, Icrc icrc);
   /// Sends bytes from the BTH to the end of the pad, at least a BTH, as they are.
   void send_transport(const Gid& to, ByteView transport, Icrc icrc);
@@ -34,6 +36,7 @@ class RawPeer final : public Station {
 
  private:
   Gid gid_;
+  nic::GidEntry::Type encapsulation_;
   Channel* channel_ = nullptr;
 };
 

@@ -16,8 +16,9 @@ Node& Simulation::add_node(const NodeConfig& config) {
   return added;
 }
 
-RawPeer& Simulation::add_raw_peer(std::string name, const Gid& gid) {
-  auto peer = std::make_unique<RawPeer>(world_, next_id(), std::move(name), gid);
+RawPeer& Simulation::add_raw_peer(std::string name, const Gid& gid,
+                                  nic::GidEntry::Type encapsulation) {
+  auto peer = std::make_unique<RawPeer>(world_, next_id(), std::move(name), gid, encapsulation);
   RawPeer& added = *peer;
   stations_.push_back(std::move(peer));
   return added;

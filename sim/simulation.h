@@ -51,7 +51,7 @@ class Simulation {
 
   // Building. Stations live as long as the simulation.
   Node& add_node(const NodeConfig& config);
-  RawPeer& add_raw_peer(std::string name, const Gid& gid);
+  RawPeer& add_raw_peer(std::string name, const Gid& gid, nic::GidEntry::Type encapsulation);
   Switch& add_switch(std::string name, Duration latency);
   /// Links two stations. A host or peer has one link; a switch learns the addresses of hosts that
   /// it is linked to.

@@ -13,10 +13,8 @@
 #include "proto/roce/gid.h"
 #include "sim/simulation.h"
 
+namespace verbena::sim {
 namespace {
-
-using namespace verbena;
-using namespace verbena::sim;
 
 constexpr std::uint32_t message_bytes = 1'024;
 constexpr std::size_t arena_bytes = 65'536;
@@ -159,5 +157,6 @@ void idle_queue_pair(benchmark::State& state) {
 BENCHMARK(idle_queue_pair)->Iterations(1);
 
 }  // namespace
+}  // namespace verbena::sim
 
 BENCHMARK_MAIN();

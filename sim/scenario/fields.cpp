@@ -38,6 +38,11 @@ constexpr std::array fields_by_name{
           [](F& f, std::uint64_t v) { f.solicited = v != 0; }},
     Field{"migreq", 1, [](const F& f) { return std::uint64_t{f.migrated}; },
           [](F& f, std::uint64_t v) { f.migrated = v != 0; }},
+    Field{"qkey", u32_max, [](const F& f) { return std::uint64_t{to_value(f.deth.qkey())}; },
+          [](F& f, std::uint64_t v) { f.deth.set_qkey(Qkey{low32(v)}); }},
+    Field{"source_qp", qpn_mask,
+          [](const F& f) { return std::uint64_t{to_value(f.deth.source_qpn())}; },
+          [](F& f, std::uint64_t v) { f.deth.set_source_qpn(Qpn{low32(v)}); }},
     Field{"va", u64_max, [](const F& f) { return to_value(f.reth.va()); },
           [](F& f, std::uint64_t v) {
             f.reth.set_va(Va{v});

@@ -188,29 +188,64 @@ Access access_of(const std::vector<Word>& words) {
 constexpr Access all_access =
     Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic;
 
-Gid address_number(std::size_t index) {
-  return roce::gid_from_ipv4(
-      inet::Ipv4Address::from_value(0x0A00'0001 + static_cast<std::uint32_t>(index)));
+/// What carries the packets, and the addresses of hosts that have none of their own.
+struct TransportRow {
+  std::string_view name;
+  nic::GidEntry::Type encapsulation;
+  bool is_ipv6;
+};
+constexpr std::array transports{
+    TransportRow{"roce_v2", nic::GidEntry::Type::roce_v2, false},
+    TransportRow{"roce_v2_ipv6", nic::GidEntry::Type::roce_v2, true},
+    TransportRow{"roce_v1", nic::GidEntry::Type::roce_v1, true},
+};
+
+const TransportRow& transport_of(const Word& word) {
+  const auto* const row = std::ranges::find(transports, word.text, &TransportRow::name);
+  if (row == transports.end()) {
+    std::vector<std::string_view> known;
+    std::ranges::transform(transports, std::back_inserter(known), &TransportRow::name);
+    fail(word, fmt::format("There is no transport '{}': roce_v2, roce_v2_ipv6 or roce_v1.{}",
+                           word.text, did_you_mean(word.text, known)));
+  }
+  return *row;
+}
+
+/// 10.0.0.1, 10.0.0.2, ... or fe80::1, fe80::2, ...
+Gid address_number(const TransportRow& transport, std::size_t index) {
+  if (!transport.is_ipv6) {
+    return roce::gid_from_ipv4(
+        inet::Ipv4Address::from_value(0x0A00'0001 + static_cast<std::uint32_t>(index)));
+  }
+  return *roce::gid_from_text(fmt::format("fe80::{:x}", index + 1));
+}
+
+Gid address_of(const Word& word, const TransportRow& transport) {
+  const auto gid = roce::gid_from_text(word.text);
+  if (!gid || roce::ipv4_from_gid(*gid).has_value() == transport.is_ipv6) {
+    fail(word, fmt::format("'{}' isn't an IPv{} address, which {} takes.", word.text,
+                           transport.is_ipv6 ? 6 : 4, transport.name));
+  }
+  return *gid;
 }
 
 void read_hosts(Table& root, Scenario& scenario) {
+  const auto named = root.word("transport");
+  const TransportRow& transport = named ? transport_of(*named) : transports.front();
+  scenario.encapsulation = transport.encapsulation;
   for (Table& table : root.tables("host")) {
     HostSpec host;
     host.name = table.required_word("name").text;
-    host.gid = address_number(scenario.hosts.size());
+    const auto address = table.word("address");
+    host.gid = address ? address_of(*address, transport)
+                       : address_number(transport, scenario.hosts.size());
     host.has_nic = table.boolean("nic", true);
-    if (const auto address = table.word("address")) {
-      const auto gid = roce::gid_from_text(address->text);
-      if (!gid || !roce::ipv4_from_gid(*gid)) {
-        fail(*address, fmt::format("'{}' isn't an IPv4 address.", address->text));
-      }
-      host.gid = *gid;
-    }
     table.end();
     scenario.hosts.push_back(std::move(host));
   }
   if (scenario.hosts.empty()) {
-    scenario.hosts = {{"client", address_number(0), true}, {"server", address_number(1), true}};
+    scenario.hosts = {{"client", address_number(transport, 0), true},
+                      {"server", address_number(transport, 1), true}};
   }
   if (scenario.hosts.size() > hosts_max) {
     fail(root.place(), fmt::format("{} hosts at most.", hosts_max));
@@ -278,6 +313,17 @@ void read_memories(Table& root, Scenario& scenario) {
   }
 }
 
+nic::QpType service_of(const Word& word) {
+  constexpr std::array<std::pair<std::string_view, nic::QpType>, 3> services{
+      {{"rc", nic::QpType::rc}, {"uc", nic::QpType::uc}, {"ud", nic::QpType::ud}}};
+  for (const auto& [name, type] : services) {
+    if (word.text == name) {
+      return type;
+    }
+  }
+  fail(word, fmt::format("'{}' isn't a service: rc, uc or ud.", word.text));
+}
+
 nic::Mtu mtu_of(const Word& word) {
   for (const auto mtu : {nic::Mtu::mtu_256, nic::Mtu::mtu_512, nic::Mtu::mtu_1024,
                          nic::Mtu::mtu_2048, nic::Mtu::mtu_4096}) {
@@ -322,6 +368,12 @@ void read_connections(Table& root, Scenario& scenario) {
       connection.name = name->text;
     }
     read_ends(table, scenario, connection);
+    if (const auto service = table.word("service")) {
+      connection.service = service_of(*service);
+    }
+    if (const auto qkey = table.word("qkey")) {
+      connection.qkey = Qkey{static_cast<std::uint32_t>(number_of(*qkey, UINT32_MAX))};
+    }
     if (const auto mtu = table.word("mtu")) {
       connection.mtu = mtu_of(*mtu);
     }

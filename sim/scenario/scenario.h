@@ -42,6 +42,9 @@ struct MemorySpec {
 
 struct ConnectionSpec {
   std::string name;
+  /// RC, UC, or UD: then each end sends to the other by an address handle.
+  nic::QpType service = nic::QpType::rc;
+  Qkey qkey{0x1234'5678};
   std::array<std::size_t, 2> hosts{};
   std::array<Psn, 2> first_psns{};
   nic::Mtu mtu = nic::Mtu::mtu_1024;
@@ -76,6 +79,8 @@ struct Scenario {
   std::uint64_t seed = 1;
   /// The story must be told by then.
   Duration limit{};
+  /// Of every packet: RoCE v1, or v2; the addresses tell which IP.
+  nic::GidEntry::Type encapsulation = nic::GidEntry::Type::roce_v2;
   std::vector<HostSpec> hosts;
   std::vector<MemorySpec> memories;
   std::vector<ConnectionSpec> connections;

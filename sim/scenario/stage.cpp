@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/near_miss.h"
@@ -14,6 +15,25 @@ namespace {
 constexpr std::uint32_t qpn_first = 0x11;
 constexpr std::uint32_t qpn_step = 0x10;
 constexpr std::uint32_t qpn_count = 4'096;
+
+/// What a transition into `state` has to tell (IBTA vol 1, 11.2.5.2, the table of attributes).
+std::uint32_t attributes_wanted(nic::QpType service, nic::QpState state) {
+  namespace m = nic::qp_attr_mask;
+  const bool is_rc = service == nic::QpType::rc;
+  const bool is_ud = service == nic::QpType::ud;
+  switch (state) {
+    case nic::QpState::init:
+      return m::pkey_index | m::port | (is_ud ? m::qkey : m::access_flags);
+    case nic::QpState::rtr:
+      return (is_ud ? 0 : m::av | m::path_mtu | m::dest_qpn | m::rq_psn) |
+             (is_rc ? m::max_dest_rd_atomic | m::min_rnr_timer : 0);
+    case nic::QpState::rts:
+      return m::sq_psn |
+             (is_rc ? m::timeout | m::retry_cnt | m::rnr_retry | m::max_qp_rd_atomic : 0);
+    default:
+      return 0;
+  }
+}
 
 }  // namespace
 
@@ -35,6 +55,7 @@ void Stage::build_hosts() {
       NodeConfig config;
       config.name = spec.name;
       config.gid = spec.gid;
+      config.encapsulation = scenario_.encapsulation;
       config.first_qpn = Qpn{qpn_first + qpn_step * static_cast<std::uint32_t>(i)};
       config.qpn_count = qpn_count;
       config.arena_bytes = 8;
@@ -45,7 +66,7 @@ void Stage::build_hosts() {
       }
       host.node = &simulation_.add_node(config);
     } else {
-      host.peer = &simulation_.add_raw_peer(spec.name, spec.gid);
+      host.peer = &simulation_.add_raw_peer(spec.name, spec.gid, scenario_.encapsulation);
     }
     hosts_.push_back(host);
   }
@@ -125,34 +146,32 @@ void Stage::change_keys(const Word& name) {
   register_region(name);
 }
 
+nic::AddressVector Stage::address_of(const End& end) const {
+  nic::AddressVector av;
+  av.dgid = hosts_[end.host].spec->gid;
+  av.has_grh = true;
+  av.hop_limit = 64;
+  return av;
+}
+
 void Stage::modify(const End& end, const End& peer, const ConnectionSpec& spec,
                    nic::QpState state) {
-  namespace m = nic::qp_attr_mask;
   nic::QpAttr attr;
   attr.state = state;
-  std::uint32_t mask = m::state;
-  if (state == nic::QpState::init) {
-    attr.access_flags = spec.access;
-    mask |= m::pkey_index | m::port | m::access_flags;
-  } else if (state == nic::QpState::rtr) {
-    attr.av.dgid = hosts_[peer.host].spec->gid;
-    attr.av.has_grh = true;
-    attr.av.hop_limit = 64;
-    attr.path_mtu = spec.mtu;
-    attr.dest_qpn = peer.qpn;
-    attr.rq_psn = peer.first_psn;
-    attr.max_dest_rd_atomic = spec.rd_atomic;
-    attr.min_rnr_timer = spec.min_rnr_timer;
-    mask |=
-        m::av | m::path_mtu | m::dest_qpn | m::rq_psn | m::max_dest_rd_atomic | m::min_rnr_timer;
-  } else if (state == nic::QpState::rts) {
-    attr.timeout = spec.timeout;
-    attr.retry_cnt = spec.retry_cnt;
-    attr.rnr_retry = spec.rnr_retry;
-    attr.sq_psn = end.first_psn;
-    attr.max_rd_atomic = spec.rd_atomic;
-    mask |= m::timeout | m::retry_cnt | m::rnr_retry | m::sq_psn | m::max_qp_rd_atomic;
-  }
+  attr.access_flags = spec.access;
+  attr.qkey = spec.qkey;
+  attr.av = address_of(peer);
+  attr.path_mtu = spec.mtu;
+  attr.dest_qpn = peer.qpn;
+  attr.rq_psn = peer.first_psn;
+  attr.max_dest_rd_atomic = spec.rd_atomic;
+  attr.min_rnr_timer = spec.min_rnr_timer;
+  attr.timeout = spec.timeout;
+  attr.retry_cnt = spec.retry_cnt;
+  attr.rnr_retry = spec.rnr_retry;
+  attr.sq_psn = end.first_psn;
+  attr.max_rd_atomic = spec.rd_atomic;
+  const std::uint32_t mask = nic::qp_attr_mask::state | attributes_wanted(spec.service, state);
   Node& node = *hosts_[end.host].node;
   VERBENA_CHECK(node.nic().modify_qp(simulation_.now(), *end.qp, attr, mask).has_value());
 }
@@ -160,6 +179,7 @@ void Stage::modify(const End& end, const End& peer, const ConnectionSpec& spec,
 void Stage::create_qp(End& end, const ConnectionSpec& spec) {
   Node& node = *hosts_[end.host].node;
   nic::QpInitAttr init;
+  init.type = spec.service;
   init.send_cq = init.recv_cq = &node.cq();
   init.caps = {.send_wr_max = spec.send_wr_max,
                .recv_wr_max = spec.recv_wr_max,
@@ -175,8 +195,12 @@ void Stage::create_qp(End& end, const ConnectionSpec& spec) {
 void Stage::close(Connection& connection) {
   for (End& end : connection.ends) {
     if (end.qp != nullptr) {
-      VERBENA_CHECK(hosts_[end.host].node->nic().destroy_qp(*end.qp).has_value());
+      nic::Nic& nic = hosts_[end.host].node->nic();
+      VERBENA_CHECK(nic.destroy_qp(*end.qp).has_value());
       end.qp = nullptr;
+      if (end.to_peer != nullptr) {
+        nic.destroy_ah(*std::exchange(end.to_peer, nullptr));
+      }
     }
   }
 }
@@ -194,6 +218,20 @@ void Stage::connect(Connection& connection) {
         modify(connection.ends[i], connection.ends[1 - i], *connection.spec, state);
       }
     }
+  }
+  if (connection.spec->service == nic::QpType::ud) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      address(connection.ends[i], connection.ends[1 - i]);
+    }
+  }
+}
+
+void Stage::address(End& end, const End& peer) {
+  if (end.qp != nullptr && end.to_peer == nullptr) {
+    Node& node = *hosts_[end.host].node;
+    const auto handle = node.nic().create_ah(node.pd(), address_of(peer));
+    VERBENA_CHECK(handle.has_value());
+    end.to_peer = *handle;
   }
 }
 

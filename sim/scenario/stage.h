@@ -33,6 +33,8 @@ struct End {
   Psn first_psn;
   /// nullptr at a scripted peer.
   nic::Qp* qp = nullptr;
+  /// Of datagrams: where the other end is.
+  nic::Ah* to_peer = nullptr;
 };
 
 struct Connection {
@@ -97,6 +99,8 @@ class Stage {
   void build_memory();
   void build_connections();
   void create_qp(End& end, const ConnectionSpec& spec);
+  [[nodiscard]] nic::AddressVector address_of(const End& end) const;
+  void address(End& end, const End& peer);
   [[nodiscard]] Region& region(const Word& name);
   void modify(const End& end, const End& peer, const ConnectionSpec& spec, nic::QpState state);
 

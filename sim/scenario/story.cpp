@@ -357,6 +357,9 @@ Story::Post Story::read_post(Line& line, std::size_t host, const Word& verb) {
     post.wr.compare_add = number_of(line.require("compare"), u64_max);
     post.wr.swap = number_of(line.require("swap"), u64_max);
   }
+  if (const auto qkey = line.take("qkey")) {
+    post.qkey = Qkey{static_cast<std::uint32_t>(number_of(*qkey, u32_max))};
+  }
   post.refused = line.take("refused");
   post.wr.signaled = !line.flag("unsignaled");
   post.wr.solicited = line.flag("solicited");
@@ -374,6 +377,12 @@ Result<void, PostError> Story::post_one(Post& post, Node& node) {
     return node.nic().post_recv(node.now(), *qp, {.wr_id = post.next_id, .sges = post.sges});
   }
   post.wr.wr_id = post.next_id;
+  const End& end = stage_.end_of(*post.connection, post.host);
+  if (end.to_peer != nullptr) {
+    post.wr.address = &nic::handle_of(*end.to_peer);
+    post.wr.remote_qpn = stage_.peer_of(end).qpn;
+    post.wr.remote_qkey = post.qkey.value_or(post.connection->spec->qkey);
+  }
   return node.nic().post_send(node.now(), *qp, post.wr);
 }
 

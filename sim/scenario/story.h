@@ -55,6 +55,8 @@ class Story final : public Application, public EventHandler {
     /// Evaluated when it is posted, because keys may change.
     std::optional<Word> rkey;
     std::optional<Location> remote;
+    /// Of datagrams; the connection's, if none is told.
+    std::optional<Qkey> qkey;
     /// Why the post should be refused.
     std::optional<Word> refused;
     std::uint64_t next_id = 0;

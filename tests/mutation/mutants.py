@@ -20,6 +20,10 @@ RESPONDER = "proto/ib_bth/rc_responder.cpp"
 ANSWERS = "proto/ib_bth/rc_responder_answer.cpp"
 PACKET = "proto/ib_bth/data_packet.cpp"
 PACKETS = "proto/ib_bth/data_packet.h"
+UC_REQUESTER = "proto/ib_bth/uc_requester.cpp"
+UC_RESPONDER = "proto/ib_bth/uc_responder.cpp"
+UD_RESPONDER = "proto/ib_bth/ud_responder.cpp"
+ENCAPSULATION = "proto/roce/encap.cpp"
 QUEUE = "proto/send_queue.cpp"
 RECEIVE = "nic_model/nic_receive.cpp"
 NIC = "nic_model/nic.cpp"
@@ -146,6 +150,20 @@ MUTANTS = [
            "if (computed != frame->wire_icrc()) {", "if (false) {"),
     Mutant("the P_Key isn't checked", RECEIVE,
            "if (!pkeys_match(pkey_default, packet.bth().pkey())) {", "if (false) {"),
+    Mutant("RoCE v1 has RoCE v2's ethertype", ENCAPSULATION,
+           "return inet::ethertype_roce_v1;", "return inet::ethertype_ipv6;"),
+    # Services without acknowledgements.
+    Mutant("packets of an unreliable connection ask for an ACK", UC_REQUESTER,
+           "const MutableBytes packet = sink.reserve(",
+           "fields.ack_request = true;\n  const MutableBytes packet = sink.reserve("),
+    Mutant("an unreliable connection never gets over a loss", UC_RESPONDER,
+           "expected_psn_ = packet.psn().next();",
+           "expected_psn_ = in_sequence ? packet.psn().next() : expected_psn_;"),
+    Mutant("the length of a datagram lacks the GRH", UD_RESPONDER,
+           "static_cast<std::uint32_t>(grh_area_bytes + packet.payload().size());",
+           "static_cast<std::uint32_t>(packet.payload().size());"),
+    Mutant("the Q_Key isn't checked", UD_RESPONDER,
+           "if (qkey != config_.qkey) {", "if (false) {"),
     # The device.
     Mutant("a completion queue in use can be destroyed", NIC,
            "if (cq.users > 0) {", "if (cq.users > 9) {"),

@@ -47,7 +47,7 @@ namespace verbena::ib::cm {
   X(vendor_option_not_supported, 35, "vendor option not supported")
 
 enum class RejectReason : std::uint16_t {
-#define VERBENA_X(identifier, code, words) identifier = code,
+#define VERBENA_X(identifier, code, words) identifier = (code),
   VERBENA_REJECT_REASONS(VERBENA_X)
 #undef VERBENA_X
 };

@@ -57,6 +57,15 @@ TEST_CASE("errors of a file name line, column and what was meant") {
   CHECK_THAT(load_error("titel = \"x\"\n"), Contains("s.toml:1:1:") && Contains("mean title?"));
   CHECK_THAT(load_error("[[connection]]\nmtu = 1000\n"),
              Contains("s.toml:2:7: '1000' isn't a path MTU"));
+  CHECK_THAT(load_error("transport = \"roce_v3\"\n"),
+             Contains("s.toml:1:13: There is no transport 'roce_v3'"));
+  CHECK_THAT(
+      load_error("transport = \"roce_v1\"\n[[host]]\nname = \"a\"\naddress = \"10.0.0.1\"\n"),
+      Contains("s.toml:4:11: '10.0.0.1' isn't an IPv6 address, which roce_v1 takes"));
+  CHECK_THAT(load_error("[[host]]\nname = \"a\"\naddress = \"fe80::1\"\n"),
+             Contains("s.toml:3:11: 'fe80::1' isn't an IPv4 address, which roce_v2 takes"));
+  CHECK_THAT(load_error("[[connection]]\nservice = \"rd\"\n"),
+             Contains("s.toml:2:11: 'rd' isn't a service"));
   CHECK_THAT(load_error("[[connection]]\nbetween = [\"client\", \"sever\"]\n"),
              Contains("s.toml:2:22:") && Contains("mean server?"));
   CHECK_THAT(load_error("[[fault]]\naction = \"drop\"\ncont = 1\n"),
