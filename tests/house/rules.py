@@ -314,7 +314,24 @@ def no_conflict_marks(tree: Tree) -> Iterator[Finding]:
                 yield Finding(path, number, "a conflict of a merge")
 
 
+MUTANTS = "tests/mutation/mutants.py"
+
+
+def mutants_fit(tree: Tree) -> Iterator[Finding]:
+    """The lines that the mutants change are there, each once: no refactoring loses one."""
+    module: dict = {}
+    if MUTANTS in tree:
+        exec(compile(tree[MUTANTS], MUTANTS, "exec"), module)  # It is a list and its type.
+    for mutant in module.get("MUTANTS", []):
+        lines = [number for number, line in lines_of(tree[MUTANTS]) if mutant.name in line]
+        if not mutant.file.endswith(".cpp"):
+            yield Finding(MUTANTS, lines[0], f"{mutant.file} isn't compiled by itself")
+        elif (count := tree.get(mutant.file, "").count(mutant.old)) != 1:
+            yield Finding(MUTANTS, lines[0], f"its line is {count} times in {mutant.file}")
+
+
 RULES: list[Rule] = [
     include_arrows, banned_words, line_length, file_length, headers, file_names, sources_listed,
     tests_registered, test_purpose, one_title, no_leftovers, no_private_paths, no_conflict_marks,
+    mutants_fit,
 ]

@@ -200,6 +200,17 @@ class Registration(unittest.TestCase):
         self.assertEqual(in_file(rules.test_purpose, "tests/blackbox/test_a.py", "import x"), [1])
         self.assertEqual(in_file(rules.test_purpose, "tests/blackbox/test_a.py", '"""Why."""'), [])
 
+    def test_a_mutant_without_its_line_is_found(self):
+        listed = ("from collections import namedtuple\n"
+                  "Mutant = namedtuple('Mutant', 'name file old new')\n"
+                  "MUTANTS = [\n    Mutant('fine', 'a.cpp', 'x = 1', 'x = 2'),\n"
+                  "    Mutant('gone', 'a.cpp', 'y = 1', 'y = 2'),\n"
+                  "    Mutant('twice', 'a.cpp', 'z', 'w'),\n"
+                  "    Mutant('header', 'a.h', 'x', 'y')]\n")
+        tree = {rules.MUTANTS: listed, "a.cpp": "x = 1; z; z", "a.h": "x"}
+        self.assertEqual([finding.line for finding in rules.mutants_fit(tree)], [5, 6, 7])
+        self.assertEqual(list(rules.mutants_fit({})), [])
+
 
 class Text(unittest.TestCase):
     def test_a_document_has_one_title(self):

@@ -19,7 +19,6 @@ COMPLETER = "proto/ib_bth/rc_completer.cpp"
 RESPONDER = "proto/ib_bth/rc_responder.cpp"
 ANSWERS = "proto/ib_bth/rc_responder_answer.cpp"
 PACKET = "proto/ib_bth/data_packet.cpp"
-PACKETS = "proto/ib_bth/data_packet.h"
 UC_REQUESTER = "proto/ib_bth/uc_requester.cpp"
 UC_RESPONDER = "proto/ib_bth/uc_responder.cpp"
 UD_RESPONDER = "proto/ib_bth/ud_responder.cpp"
@@ -48,9 +47,9 @@ MUTANTS = [
            "if (rd_atomics_in_flight_ >= config_.max_rd_atomic)", "if (false)"),
     Mutant("draining begins new requests", REQUESTER,
            "if (draining_) {", "if (false) {"),
-    Mutant("one packet too few", PACKETS,
-           "static_cast<std::uint32_t>((bytes + mtu_bytes - 1) / mtu_bytes)",
-           "static_cast<std::uint32_t>((bytes + mtu_bytes - 2) / mtu_bytes)"),
+    Mutant("one packet too few", REQUESTER,
+           "wqe.psn_count = packets_of(wqe.length, connection_.mtu_bytes);",
+           "wqe.psn_count = packets_of(std::max(wqe.length, 1U) - 1, connection_.mtu_bytes);"),
     Mutant("go back to the wrong packet", REQUESTER,
            ".packet = acknowledged_packets_of_head()};", ".packet = 0};"),
     # The completer.
