@@ -36,10 +36,7 @@ void Cq::complete(const Completion& completion, bool solicited) {
   const std::uint64_t at = produced_.load(std::memory_order_relaxed);
   if (at - consumed_.load(std::memory_order_acquire) > mask_ || overflowed()) {
     counters_.add(Counter::cq_overflow);
-    if (!overflowed_.exchange(true, std::memory_order_acq_rel)) {
-      signals_.overflowed.push_back(this);
-    }
-    return;
+    return overflow();
   }
   ring_[at & mask_] = completion;
   produced_.store(at + 1, std::memory_order_release);
@@ -50,6 +47,12 @@ void Cq::complete(const Completion& completion, bool solicited) {
       notify_at_ = completion.time + moderation_period_;
       signals_.delayed.push_back(this);
     }
+  }
+}
+
+void Cq::overflow() {
+  if (!overflowed_.exchange(true, std::memory_order_acq_rel)) {
+    signals_.overflowed.push_back(this);
   }
 }
 

@@ -45,6 +45,8 @@ class Cq final : public CompletionSink {
   void complete(const Completion& completion, bool solicited) override;
   /// Both sides at once: room for at least `cqe` completions. False if more than that wait.
   [[nodiscard]] bool resize(std::uint32_t cqe);
+  /// Producer side: as if a completion had not fitted.
+  void overflow();
   /// Producer side: one notification at the next completion, or the next solicited one.
   void arm(bool solicited_only);
   /// Both sides at once, so nobody may be polling: takes away what that queue pair completed and

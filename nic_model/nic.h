@@ -310,6 +310,13 @@ class Nic {
   /// From all its groups.
   void detach_multicast(Qp& qp);
 
+  // Commands: for tests of what a consumer does when something fails.
+  /// Makes happen what `type` tells of, at `qpn` or, without one, at every queue pair; of the
+  /// port's events: the port goes down (its frames are lost, both ways) or comes back. Returns to
+  /// how many objects it happened.
+  std::uint32_t inject(Time now, AsyncEventType type, std::optional<Qpn> qpn);
+  [[nodiscard]] bool is_port_active() const;
+
   // Events in.
   /// A whole Ethernet frame without FCS. Its bytes are read during the call only. Some ports have
   /// to compute the ICRC themselves (proto/roce/icrc_solve.h); it is checked here unless

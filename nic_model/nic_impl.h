@@ -4,6 +4,7 @@
 //   nic_memory.cpp    regions, windows, device memory
 //   nic_qp.cpp        creating, modifying and destroying queue pairs; their errors
 //   nic_address.cpp   address handles, multicast groups, who takes what has no owner
+//   nic_inject.cpp    failures on demand
 //   nic_srq.cpp       shared receive queues, XRC domains
 //   nic_receive.cpp   a frame's way in: the checks before a queue pair's own
 //   nic_transmit.cpp  posts, the scheduler, a packet's way out
@@ -59,6 +60,10 @@ struct Nic::Impl {
   // nic_address.cpp
   void tell_gsi_addresses(bool joined);
   void leave_group(const Gid& group, Qp& qp);
+  // nic_inject.cpp
+  void inject_at(Time now, AsyncEventType type, Qp& qp);
+  std::uint32_t overflow_cqs(Time now);
+
   // nic_srq.cpp
   void check_limit(Srq& srq);
   void release_held_requests(Srq& srq);
@@ -103,6 +108,7 @@ struct Nic::Impl {
       Qp, boost::intrusive::member_hook<Qp, boost::intrusive::list_member_hook<>, &Qp::ready_hook>>;
   ReadyList ready;
   std::deque<AsyncEvent> events;
+  bool port_is_active = true;
   NicObserver* observer = nullptr;
   std::deque<Membership> memberships;
 };

@@ -63,6 +63,9 @@ RxVerdict Nic::on_frame(Time now, ByteView frame, bool icrc_is_proved) {
 }
 
 RxVerdict Nic::Impl::receive(Time now, ByteView bytes, bool icrc_is_proved) {
+  if (!port_is_active) {
+    return RxVerdict::drop(RxCheck::frame, Counter::rx_drop_port_down);
+  }
   const auto frame = roce::parse_frame(bytes);
   if (!frame) {
     const bool foreign = frame.error().kind == roce::FrameError::Kind::not_roce;

@@ -1,6 +1,7 @@
 // Posts, the scheduler, and a packet's way out.
 
 #include <algorithm>
+#include <vector>
 
 #include "nic_model/nic_impl.h"
 
@@ -78,6 +79,22 @@ class AddressedSink final : public DatagramSink {
   Encapsulator encapsulator_;
 };
 
+/// A port that is down: frames are built as ever, and go nowhere.
+class NowhereSink final : public FrameSink {
+ public:
+  explicit NowhereSink(Counters& counters) : counters_(counters) {}
+
+  MutableBytes reserve(const FrameRoute& /*route*/, std::size_t bytes) override {
+    frame_.resize(std::max(frame_.size(), bytes));
+    return MutableBytes(frame_).first(bytes);
+  }
+  void commit(const PacketNote& /*note*/) override { counters_.add(Counter::send_err); }
+
+ private:
+  Counters& counters_;
+  std::vector<std::byte> frame_;
+};
+
 bool takes_sends(QpState state) {
   return state == QpState::rts || state == QpState::sqd || state == QpState::sqe ||
          state == QpState::err;
@@ -126,7 +143,9 @@ Result<void, PostError> Nic::post_recv(Time now, Qp& qp, const RecvWr& wr) {
 
 TransmitStatus Nic::poll_transmit(Time now, FrameSink& sink, std::uint32_t frames_max,
                                   TransmitOrder order) {
-  const TransmitStatus status = impl_->transmit(now, sink, frames_max, order);
+  NowhereSink nowhere(impl_->counters);
+  FrameSink& way = impl_->port_is_active ? sink : nowhere;
+  const TransmitStatus status = impl_->transmit(now, way, frames_max, order);
   if (!impl_->cq_signals.overflowed.empty()) {
     impl_->fail_users_of_overflowed_cqs(now);
   }

@@ -1,5 +1,7 @@
 #include "nic_model/types.h"
 
+#include <algorithm>
+
 namespace verbena::nic {
 
 const char* name_of(QpState state) noexcept {
@@ -54,6 +56,10 @@ const char* name_of(AsyncEventType type) noexcept {
       return "GID_CHANGE";
   }
   return "unknown event";
+}
+
+bool is_known(AsyncEventType type) noexcept {
+  return std::ranges::find(async_event_types, type) != async_event_types.end();
 }
 
 }  // namespace verbena::nic

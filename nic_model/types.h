@@ -2,6 +2,7 @@
 // our own types. The values of the enumerators and mask bits are those of the verbs ABI.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -189,5 +190,22 @@ enum class AsyncEventType : std::uint8_t {
 };
 
 [[nodiscard]] const char* name_of(AsyncEventType type) noexcept;
+/// Whether a number is one of the enumerators.
+[[nodiscard]] bool is_known(AsyncEventType type) noexcept;
+/// All of them.
+inline constexpr std::array async_event_types = {AsyncEventType::cq_err,
+                                                 AsyncEventType::qp_fatal,
+                                                 AsyncEventType::qp_req_err,
+                                                 AsyncEventType::qp_access_err,
+                                                 AsyncEventType::comm_est,
+                                                 AsyncEventType::sq_drained,
+                                                 AsyncEventType::path_mig,
+                                                 AsyncEventType::path_mig_err,
+                                                 AsyncEventType::device_fatal,
+                                                 AsyncEventType::port_active,
+                                                 AsyncEventType::port_err,
+                                                 AsyncEventType::srq_limit_reached,
+                                                 AsyncEventType::qp_last_wqe_reached,
+                                                 AsyncEventType::gid_change};
 
 }  // namespace verbena::nic

@@ -1,5 +1,6 @@
 #include "ports/doorbell.h"
 
+#include <array>
 #include <cerrno>
 
 namespace verbena::ports {
@@ -22,13 +23,50 @@ Result<Doorbell, int> Doorbell::create(std::string path) {
   return Doorbell(std::move(path), std::move(*socket), status.st_ino);
 }
 
+namespace {
+
+/// Injections that wait; more are forgotten.
+constexpr std::size_t injections_max = 64;
+
+}  // namespace
+
 void Doorbell::drain() {
-  while (sys::receive_and_discard(socket_.get()) >= 0) {
+  // A byte more than an injection has, so that something longer is not taken for one.
+  std::array<std::byte, injection_bytes + 1> datagram;
+  for (;;) {
+    const int bytes = sys::receive(socket_.get(), datagram);
+    if (bytes < 0) {
+      return;
+    }
+    const auto injection =
+        decode_injection(ByteView(datagram).first(static_cast<std::size_t>(bytes)));
+    if (injection && injections_.size() < injections_max) {
+      injections_.push_back(*injection);
+    }
   }
 }
 
+std::optional<Injection> Doorbell::take_injection() {
+  if (injections_.empty()) {
+    return std::nullopt;
+  }
+  const Injection injection = injections_.front();
+  injections_.pop_front();
+  return injection;
+}
+
+int Doorbell::send(const Injection& injection, const std::string& path) {
+  const auto socket = sys::unix_datagram_socket();
+  if (!socket) {
+    return socket.error();
+  }
+  const int sent = sys::send_to(socket->get(), encode(injection), path);
+  return sent < 0 ? sent : 0;
+}
+
 void Doorbell::ring(const std::string& path) const {
-  static_cast<void>(sys::send_byte_to(socket_.get(), path));
+  constexpr std::byte ring{0};
+  static_cast<void>(sys::send_to(socket_.get(), {&ring, 1}, path));
 }
 
 void Doorbell::repair() {

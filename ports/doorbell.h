@@ -4,9 +4,12 @@
 
 #include <sys/types.h>
 
+#include <deque>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
+#include "ports/injection.h"
 #include "ports/sys.h"
 
 namespace verbena::ports {
@@ -19,8 +22,12 @@ class Doorbell {
 
   /// Readable when somebody rang.
   [[nodiscard]] int fd() const { return socket_.get(); }
-  /// Forgets all ringing so far.
+  /// Forgets all ringing so far, and keeps the injections that came with it.
   void drain();
+  /// The oldest injection that came.
+  [[nodiscard]] std::optional<Injection> take_injection();
+  /// Sends an injection to the doorbell at `path`, from no doorbell. The result is 0 or -errno.
+  [[nodiscard]] static int send(const Injection& injection, const std::string& path);
   /// Rings the doorbell at `path`. One that is full or gone is no error: its owner is awake or
   /// dead.
   void ring(const std::string& path) const;
@@ -42,6 +49,7 @@ class Doorbell {
   std::string path_;
   sys::Fd socket_;
   ino_t inode_ = 0;
+  std::deque<Injection> injections_;
 };
 
 }  // namespace verbena::ports

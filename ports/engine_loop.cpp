@@ -133,6 +133,7 @@ std::uint32_t EngineLoop::receive() { return port_->poll_receive(*this, batch_fr
 EngineLoop::Batch EngineLoop::run_batch(Order order) {
   now_ = Engine::now();
   port_->begin_batch(now_);
+  inject_failures();
   std::uint32_t received = order == Order::receive_then_send ? receive() : 0;
   const bool is_due = nic_.next_timeout() <= now_;
   if (is_due) {
@@ -156,9 +157,22 @@ EngineLoop::Batch EngineLoop::run_batch(Order order) {
   }
   if (is_unpublished_ && now_ >= next_publishing_) {
     publish_statistics();
+    if (fabric_ != nullptr) {
+      // Who is busy without end never sleeps at its doorbell, where injections come in.
+      fabric_->doorbell().drain();
+    }
   }
   return {.received = received,
           .more = received == batch_frames_max || status == nic::TransmitStatus::more};
+}
+
+void EngineLoop::inject_failures() {
+  if (fabric_ == nullptr) {
+    return;
+  }
+  while (const auto injection = fabric_->doorbell().take_injection()) {
+    nic_.inject(now_, injection->event, injection->qpn);
+  }
 }
 
 void EngineLoop::deliver_events() {

@@ -101,6 +101,8 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
   /// Receives, serves timers, sends, tells events.
   Batch run_batch(Order order);
   std::uint32_t receive();
+  /// Those that somebody outside asked for.
+  void inject_failures();
   [[nodiscard]] bool holds_answers() const;
   void deliver_events();
   void publish_statistics();

@@ -395,4 +395,13 @@ Result<std::vector<FabricMember>, std::string> list_members(const std::string& p
   return members;
 }
 
+Result<void, std::string> send_injection(const std::string& path, std::uint32_t slot,
+                                         const Injection& injection) {
+  if (const int sent = Doorbell::send(injection, bell_path(path, slot)); sent < 0) {
+    return std::unexpected(fmt::format("can't reach the process in slot {} of {}: {}", slot, path,
+                                       sys::error_text(-sent)));
+  }
+  return {};
+}
+
 }  // namespace verbena::ports

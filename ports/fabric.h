@@ -148,4 +148,8 @@ struct FabricMember {
 /// Who is in a fabric, without joining it. Empty if the fabric doesn't exist.
 [[nodiscard]] Result<std::vector<FabricMember>, std::string> list_members(const std::string& path);
 
+/// Sends an injection to the process in a slot. The error is a sentence.
+[[nodiscard]] Result<void, std::string> send_injection(const std::string& path, std::uint32_t slot,
+                                                       const Injection& injection);
+
 }  // namespace verbena::ports

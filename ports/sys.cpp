@@ -189,16 +189,15 @@ int bind_unix(int fd, const std::string& path) {
   return int_call(SYS_bind, fd, &address, socklen_t{sizeof(address)});
 }
 
-int send_byte_to(int fd, const std::string& path) {
+int send_to(int fd, ByteView datagram, const std::string& path) {
   const sockaddr_un address = unix_address(path);
-  const char byte = 0;
-  return int_call(SYS_sendto, fd, &byte, sizeof(byte), MSG_DONTWAIT | MSG_NOSIGNAL, &address,
-                  socklen_t{sizeof(address)});
+  return int_call(SYS_sendto, fd, datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
+                  &address, socklen_t{sizeof(address)});
 }
 
-int receive_and_discard(int fd) {
-  char byte = 0;
-  return int_call(SYS_recvfrom, fd, &byte, sizeof(byte), MSG_DONTWAIT, nullptr, nullptr);
+int receive(int fd, MutableBytes datagram) {
+  return int_call(SYS_recvfrom, fd, datagram.data(), datagram.size(), MSG_DONTWAIT, nullptr,
+                  nullptr);
 }
 
 int poll(pollfd* fds, unsigned count, std::optional<Duration> timeout) {

@@ -85,10 +85,10 @@ class SharedMemory {
 
 [[nodiscard]] Result<Fd, int> unix_datagram_socket();
 [[nodiscard]] int bind_unix(int fd, const std::string& path);
-/// Sends one byte without waiting and without SIGPIPE.
-[[nodiscard]] int send_byte_to(int fd, const std::string& path);
-/// Receives and forgets one datagram without waiting.
-[[nodiscard]] int receive_and_discard(int fd);
+/// Sends a datagram without waiting and without SIGPIPE.
+[[nodiscard]] int send_to(int fd, ByteView datagram, const std::string& path);
+/// Receives the beginning of one datagram without waiting. Returns how many bytes that are.
+[[nodiscard]] int receive(int fd, MutableBytes datagram);
 /// sun_path's capacity without the final zero.
 inline constexpr std::size_t unix_path_bytes_max = 107;
 

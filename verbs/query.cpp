@@ -20,6 +20,7 @@ constexpr std::uint32_t port_count = 1;
 constexpr int pkey_count = 1;
 
 // Codes of the port attributes (IBTA vol 1, 14.2.5.6 PortInfo); the header names none of them.
+constexpr std::uint8_t phys_state_disabled = 3;
 constexpr std::uint8_t phys_state_link_up = 5;
 constexpr std::uint8_t width_4x = 2;
 constexpr std::uint8_t speed_25_gbps = 32;
@@ -131,7 +132,10 @@ int query_port(ibv_context* base, std::uint8_t port, ibv_port_attr* attr,
   }
   const nic::NicConfig& config = context.engine().peek().config();
   ibv_port_attr known{};
-  known.state = IBV_PORT_ACTIVE;
+  const bool is_active = !context.is_dead() && context.engine().with_nic([](nic::Nic& nic, Time) {
+    return nic.is_port_active();
+  });
+  known.state = is_active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   known.max_mtu = IBV_MTU_4096;
   known.active_mtu = static_cast<ibv_mtu>(config.mtu_max);
   known.gid_tbl_len = clamp_to_int(gid_table_rows(context));
@@ -141,7 +145,7 @@ int query_port(ibv_context* base, std::uint8_t port, ibv_port_attr* attr,
   known.max_vl_num = 1;
   known.active_width = width_4x;
   known.active_speed = speed_25_gbps;
-  known.phys_state = phys_state_link_up;
+  known.phys_state = is_active ? phys_state_link_up : phys_state_disabled;
   known.link_layer = IBV_LINK_LAYER_ETHERNET;
   known.flags = port_flag_grh_required;
   copy_known_part(attr, attr_bytes, known);

@@ -1,0 +1,41 @@
+"""verbena inject: failures in running programs, told by ibv_asyncwatch and by what perftest makes
+of them."""
+
+from __future__ import annotations
+
+import pytest
+
+# What ibv_asyncwatch prints for an event of the port or the device: its number in ibv_event_type.
+EVENTS = {"port_err": 10, "port_active": 9, "device_fatal": 8, "gid_change": 18}
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_a_program_hears_of_it(host, event):
+    program = host.start("stdbuf", "-oL", "ibv_asyncwatch", "-d", "verbena0")
+    program.wait_for_output("FD")
+    told = host.verbena_command("inject", event, "--pid", str(program.pid)).succeed()
+    assert f"{event} at verbena0 of process {program.pid}" in told.out
+    program.wait_for_output("event_type")
+    assert f"({EVENTS[event]})" in program.out, program.report()
+    program.kill()
+
+
+def test_queue_pairs_fail(host):
+    """A transfer that goes on and on ends with an error as soon as its queue pair fails."""
+    pair = host.start_endless("ib_write_bw")
+    host.verbena_command("inject", "qp_fatal", "--pid", str(pair.client.pid)).succeed()
+    pair.client.wait()
+    assert pair.client.status != 0, pair.report()
+    pair.server.kill()
+
+
+def test_an_unknown_event_is_refused_with_a_hint(host):
+    program = host.verbena_command("inject", "port_er")
+    assert program.status == 2, program.report()
+    assert "Did you mean" in program.err, program.report()
+
+
+def test_nobody_to_reach_is_an_error(host):
+    program = host.verbena_command("inject", "port_err", "--pid", "1")
+    assert program.status == 1, program.report()
+    assert "no such process" in program.err, program.report()
