@@ -133,6 +133,7 @@ void Nic::on_timer(Time now) {
     auto env = impl_->env(now, *qp);
     // Only reliable connections have timers.
     impl_->fail(env, *qp, std::get<RcHalves>(qp->transport).requester.on_timer(env));
+    impl_->migrate_if_asked(*qp);
     impl_->update_timer(*qp);
     impl_->mark_ready(*qp);
   }

@@ -3,6 +3,7 @@
 //   nic.cpp           construction, getters, resources, events
 //   nic_memory.cpp    regions, windows, device memory
 //   nic_qp.cpp        creating, modifying and destroying queue pairs; their errors
+//   nic_migration.cpp the ways of a connection to its peer
 //   nic_address.cpp   address handles, multicast groups, who takes what has no owner
 //   nic_inject.cpp    failures on demand
 //   nic_srq.cpp       shared receive queues, XRC domains
@@ -32,6 +33,14 @@ namespace verbena::nic {
 /// Asynchronous events that wait to be fetched; more are lost and counted.
 inline constexpr std::size_t async_events_max = 4096;
 
+// nic_migration.cpp
+/// Lays out the headers of every packet to the peer of a connection.
+void set_path(Qp& qp, const NicConfig& config);
+void set_alternate_path(Qp& qp, const NicConfig& config);
+/// Whether what `mask` names of the alternate way and the migration state can be set.
+[[nodiscard]] bool path_attributes_are_valid(const NicConfig& config, const Qp& qp,
+                                             const QpAttr& attr, std::uint32_t mask);
+
 struct Nic::Impl {
   Impl(const DeviceProfile& device_profile, NicConfig nic_config, std::uint64_t seed)
       : profile(device_profile),
@@ -56,6 +65,12 @@ struct Nic::Impl {
   void enter_send_queue_error(Time now, Qp& qp);
   void check_drained(Qp& qp);
   void fail_users_of_overflowed_cqs(Time now);
+
+  // nic_migration.cpp
+  void set_path_mig_state(Qp& qp, PathMigState to);
+  [[nodiscard]] bool check_path(Qp& qp, const roce::RoceFrame& frame, bool peer_has_migrated);
+  void migrate(Qp& qp);
+  void migrate_if_asked(Qp& qp);
 
   // nic_address.cpp
   void tell_gsi_addresses(bool joined);

@@ -7,7 +7,6 @@
 #include "nic_model/nic_impl.h"
 #include "nic_model/qp_state_table.h"
 #include "nic_model/qp_transport.h"
-#include "proto/roce/sport.h"
 
 namespace verbena::nic {
 
@@ -65,14 +64,10 @@ void apply(QpAttr& to, const QpAttr& from, std::uint32_t mask) {
   copy(m::max_dest_rd_atomic, &QpAttr::max_dest_rd_atomic);
   copy(m::min_rnr_timer, &QpAttr::min_rnr_timer);
   copy(m::dest_qpn, &QpAttr::dest_qpn);
-}
-
-/// Lays out the headers of every packet to the peer of a connection.
-void set_path(Qp& qp, const NicConfig& config) {
-  const Way way = make_way(config, qp.attr.av, roce::udp_source_port(qp.qpn, qp.attr.dest_qpn));
-  qp.encapsulation.emplace(way.encapsulation);
-  qp.route = way.route;
-  qp.route.destination_qpn = qp.attr.dest_qpn;
+  copy(m::alt_path, &QpAttr::alt_av);
+  copy(m::alt_path, &QpAttr::alt_pkey_index);
+  copy(m::alt_path, &QpAttr::alt_port);
+  copy(m::alt_path, &QpAttr::alt_timeout);
 }
 
 }  // namespace
@@ -160,15 +155,22 @@ Result<void, NicError> Nic::modify_qp(Time now, Qp& qp, const QpAttr& attr, std:
   const bool from_is_right = (mask & m::cur_state) == 0 || attr.cur_state == from;
   if (!from_is_right || !transition_permits(qp.type, from, to, mask) ||
       !attributes_are_valid(impl_->profile, impl_->config, attr, mask) ||
-      ((mask & m::av) != 0 && !address_is_valid(impl_->config, attr.av))) {
+      ((mask & m::av) != 0 && !address_is_valid(impl_->config, attr.av)) ||
+      !path_attributes_are_valid(impl_->config, qp, attr, mask)) {
     return std::unexpected(NicError::invalid_argument);
   }
-  if ((mask & (m::alt_path | m::path_mig_state | m::rate_limit)) != 0) {
+  if ((mask & m::rate_limit) != 0) {
     return std::unexpected(NicError::unsupported);
   }
   apply(qp.attr, attr, mask);
   if ((mask & m::av) != 0) {
     set_path(qp, impl_->config);
+  }
+  if ((mask & m::alt_path) != 0) {
+    set_alternate_path(qp, impl_->config);
+  }
+  if ((mask & m::path_mig_state) != 0) {
+    impl_->set_path_mig_state(qp, attr.path_mig_state);
   }
   impl_->set_state(now, qp, to);
   return {};
@@ -198,6 +200,8 @@ void Nic::Impl::set_state(Time now, Qp& qp, QpState to) {
       nic::reset(qp);
       qp.attr = QpAttr{};
       qp.encapsulation.reset();
+      qp.alternate.reset();
+      qp.path_mig_err_told = false;
       qp.comm_est_due = qp.sq_drained_due = qp.last_wqe_told = false;
       timers.cancel(qp);
       unmark_ready(qp);

@@ -152,10 +152,9 @@ RxVerdict Nic::Impl::deliver(Time now, Qp& qp, const roce::RoceFrame& frame,
     return RxVerdict::drop(RxCheck::pkey, Counter::rx_drop_pkey, to_value(pkey_default),
                            to_value(packet.bth().pkey()));
   }
-  // IBTA vol 1, 9.6.1.2 (GRH checks): both GIDs are those of the queue pair's address vector.
-  if (!is_datagram(qp.type) &&
-      (frame.source != qp.route.destination || frame.destination != qp.route.source ||
-       frame.version != qp.encapsulation->path().version)) {
+  // IBTA vol 1, 9.6.1.2 (GRH checks): both GIDs are those of an address vector of the queue
+  // pair.
+  if (!is_datagram(qp.type) && !check_path(qp, frame, packet.bth().migrated())) {
     return RxVerdict::drop(RxCheck::peer, Counter::rx_drop_wrong_peer);
   }
   if (info.is_request()) {
@@ -164,6 +163,7 @@ RxVerdict Nic::Impl::deliver(Time now, Qp& qp, const roce::RoceFrame& frame,
   auto transport = env(now, qp);
   const auto outcome = std::get<RcHalves>(qp.transport).requester.on_response(transport, packet);
   fail(transport, qp, outcome.failure);
+  migrate_if_asked(qp);
   check_drained(qp);
   update_timer(qp);
   mark_ready(qp);

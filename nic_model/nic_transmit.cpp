@@ -52,13 +52,23 @@ class ConnectionSink final : public PacketSink {
       : qp_(qp), encapsulator_(sink, counters) {}
 
   MutableBytes reserve(std::size_t bytes) override {
-    return encapsulator_.reserve(*qp_.encapsulation, qp_.route, bytes);
+    packet_ = encapsulator_.reserve(*qp_.encapsulation, qp_.route, bytes);
+    return packet_;
   }
-  void commit(const PacketNote& note) override { encapsulator_.commit(note); }
+  void commit(const PacketNote& note) override {
+    if (qp_.attr.path_mig_state != PathMigState::migrated) {
+      // The halves know nothing of ways (nic_migration.cpp).
+      auto bth = read_struct<ib::Bth>(packet_);
+      bth.set_migrated(false);
+      write_struct(packet_, bth);
+    }
+    encapsulator_.commit(note);
+  }
 
  private:
   const Qp& qp_;
   Encapsulator encapsulator_;
+  MutableBytes packet_;
 };
 
 /// To whomever an address handle names.

@@ -12,6 +12,7 @@
 
 #include "base/ids.h"
 #include "base/time.h"
+#include "nic_model/address.h"
 #include "nic_model/nic.h"
 #include "nic_model/srq.h"
 #include "nic_model/types.h"
@@ -98,6 +99,9 @@ class Qp {
   /// The way to the peer of a connection, from RTR on.
   std::optional<roce::Encapsulation> encapsulation;
   FrameRoute route;
+  /// The second way, if it has been loaded; PATH_MIG_ERR was raised for it.
+  std::optional<Way> alternate;
+  bool path_mig_err_told = false;
 
   /// Each is raised once: COMM_EST after RTR, SQ_DRAINED after SQD asked for it.
   bool comm_est_due = false;

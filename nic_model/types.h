@@ -102,6 +102,9 @@ struct AddressVector {
   bool has_grh = false;
 };
 
+/// Path migration (IBTA vol 1, 17.2.8): values of ibv_mig_state.
+enum class PathMigState : std::uint8_t { migrated = 0, rearm = 1, armed = 2 };
+
 struct QpAttr {
   QpState state = QpState::reset;
   QpState cur_state = QpState::reset;
@@ -124,6 +127,13 @@ struct QpAttr {
   /// RNR NAK timer code (IBTA vol 1, table 45); 0 means 655.36 ms, not "fastest".
   std::uint8_t min_rnr_timer = 0;
   Qpn dest_qpn{};
+  /// The second way to the peer.
+  AddressVector alt_av;
+  std::uint16_t alt_pkey_index = 0;
+  std::uint8_t alt_port = 0;
+  /// As timeout.
+  std::uint8_t alt_timeout = 0;
+  PathMigState path_mig_state = PathMigState::migrated;
 };
 
 struct QpCaps {

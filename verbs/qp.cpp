@@ -78,6 +78,8 @@ static_assert(static_cast<int>(nic::QpType::xrc_initiator) == IBV_QPT_XRC_SEND);
 static_assert(static_cast<int>(nic::QpType::xrc_target) == IBV_QPT_XRC_RECV);
 static_assert(static_cast<int>(nic::Mtu::mtu_256) == IBV_MTU_256);
 static_assert(static_cast<int>(nic::Mtu::mtu_4096) == IBV_MTU_4096);
+static_assert(static_cast<int>(nic::PathMigState::rearm) == IBV_MIG_REARM);
+static_assert(static_cast<int>(nic::PathMigState::armed) == IBV_MIG_ARMED);
 static_assert(nic::qp_attr_mask::state == IBV_QP_STATE);
 static_assert(nic::qp_attr_mask::av == IBV_QP_AV);
 static_assert(nic::qp_attr_mask::alt_path == IBV_QP_ALT_PATH);
@@ -183,6 +185,11 @@ nic::QpAttr attr_from(const ibv_qp_attr& from) {
   to.max_dest_rd_atomic = from.max_dest_rd_atomic;
   to.min_rnr_timer = from.min_rnr_timer;
   to.dest_qpn = Qpn{from.dest_qp_num & qpn_mask};
+  to.alt_av = address_vector_from(from.alt_ah_attr);
+  to.alt_pkey_index = from.alt_pkey_index;
+  to.alt_port = from.alt_port_num;
+  to.alt_timeout = from.alt_timeout;
+  to.path_mig_state = static_cast<nic::PathMigState>(number_in(from.path_mig_state));
   return to;
 }
 
@@ -197,7 +204,11 @@ ibv_qp_attr attr_to(const nic::QpAttr& from) {
   to.qkey = to_value(from.qkey);
   to.ah_attr = address_vector_to(from.av);
   to.path_mtu = static_cast<ibv_mtu>(from.path_mtu);
-  to.path_mig_state = IBV_MIG_MIGRATED;
+  to.path_mig_state = static_cast<ibv_mig_state>(from.path_mig_state);
+  to.alt_ah_attr = address_vector_to(from.alt_av);
+  to.alt_pkey_index = from.alt_pkey_index;
+  to.alt_port_num = from.alt_port;
+  to.alt_timeout = from.alt_timeout;
   to.timeout = from.timeout;
   to.retry_cnt = from.retry_cnt;
   to.rnr_retry = from.rnr_retry;
@@ -218,7 +229,8 @@ bool enumerators_exist(const ibv_qp_attr& attr, unsigned mask) {
   const bool mtu_exists = mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096;
   return ((mask & IBV_QP_STATE) == 0 || state_exists) &&
          ((mask & IBV_QP_CUR_STATE) == 0 || current_exists) &&
-         ((mask & IBV_QP_PATH_MTU) == 0 || mtu_exists);
+         ((mask & IBV_QP_PATH_MTU) == 0 || mtu_exists) &&
+         ((mask & IBV_QP_PATH_MIG_STATE) == 0 || number_in(attr.path_mig_state) <= IBV_MIG_ARMED);
 }
 
 /// What a half of an XRC connection doesn't have is ignored, as the kernel does it: programs give

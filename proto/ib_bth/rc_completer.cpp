@@ -4,6 +4,7 @@
 // data has not come means that a response was lost: that is an implied NAK at the READ's next PSN.
 
 #include <algorithm>
+#include <utility>
 
 #include "proto/ib_bth/rc_requester.h"
 #include "proto/ib_bth/send_completion.h"
@@ -230,11 +231,15 @@ RcRequester::Outcome RcRequester::imply_nak(TransportEnv& env, Psn got) {
 
 /// Goes back to the oldest PSN in flight, or gives up (IBTA vol 1, 9.9.2.4.1).
 QpFailure RcRequester::retry(TransportEnv& env, PacketNote::Cause cause) {
-  if (retries_left_ == 0) {
+  if (retries_left_ > 0) {
+    --retries_left_;
+  } else if (std::exchange(has_alternate_path_, false)) {
+    path_exhausted_ = true;
+    retries_left_ = config_.retry_cnt;
+  } else {
     env.counters.add(Counter::retry_exceeded_err);
     return fail_head(env, WcStatus::retry_exc_err);
   }
-  --retries_left_;
   go_back(env, cause);
   arm_ack_timer(env);
   return QpFailure::none;

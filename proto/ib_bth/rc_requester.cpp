@@ -53,7 +53,7 @@ void RcRequester::reset() {
     queue_.pop();
   }
   cursor_ = {.index = queue_.head(), .packet = 0};
-  active_ = draining_ = false;
+  active_ = draining_ = has_alternate_path_ = path_exhausted_ = false;
   rd_atomics_in_flight_ = 0;
   local_failure_.reset();
   implied_nak_at_.reset();

@@ -26,6 +26,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "base/ids.h"
 #include "base/result.h"
@@ -84,6 +85,11 @@ class RcRequester {
   void reconfigure(const RcRequesterConfig& config);
   /// SQD: finish what was begun, begin nothing new.
   void set_draining(bool draining) { draining_ = draining; }
+  /// Whether there is another way to the peer: then a request that has no retries left is not given
+  /// up, but sent again by that one (IBTA vol 1, 17.2.8.1.3).
+  void set_has_alternate_path(bool has_one) { has_alternate_path_ = has_one; }
+  /// Whether the first way was given up since it was asked last: packets go the other way now.
+  [[nodiscard]] bool take_path_exhausted() { return std::exchange(path_exhausted_, false); }
   [[nodiscard]] Result<void, PostError> post(const SendWr& wr);
   /// The QP is in error: completes everything posted with wr_flush_err.
   void flush(TransportEnv& env);
@@ -159,6 +165,8 @@ class RcRequester {
   RcRequesterConfig config_;
   bool active_ = false;
   bool draining_ = false;
+  bool has_alternate_path_ = false;
+  bool path_exhausted_ = false;
 
   Psn una_;
   Psn sent_;

@@ -66,7 +66,7 @@ MUTANTS = [
            "rnr_deadline_ = env.now + rnr_timer(packet.aeth().syndrome().code());",
            "rnr_deadline_ = env.now;"),
     Mutant("one retry too few", COMPLETER,
-           "if (retries_left_ == 0) {", "if (retries_left_ == 1) {"),
+           "if (retries_left_ > 0) {", "if (retries_left_ > 1) {"),
     Mutant("an ACK for the future is believed", COMPLETER,
            "if (!active_ || !is_in_flight(packet.psn())) {", "if (!active_) {"),
     Mutant("an ATOMIC Acknowledge is never a NAK", COMPLETER,
