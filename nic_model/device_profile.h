@@ -46,6 +46,8 @@ struct DeviceProfile {
   /// Outstanding RDMA READs and atomics of a QP, as responder and as initiator (IBTA: 8 bits).
   std::uint8_t qp_rd_atom_max = 128;
   std::uint32_t inline_bytes_max = 1024;
+  /// Of limit_rate(), in 1000 bits per second.
+  std::uint32_t rate_limit_kbps_max = 400'000'000;
   /// As the verbs attribute local_ca_ack_delay: 4.096 us * 2^n.
   std::uint8_t local_ca_ack_delay = 15;
 };

@@ -131,9 +131,11 @@ Cq* Nic::poll_cq_notification() {
 void Nic::on_timer(Time now) {
   while (Qp* const qp = impl_->timers.pop_due(now)) {
     auto env = impl_->env(now, *qp);
-    // Only reliable connections have timers.
-    impl_->fail(env, *qp, std::get<RcHalves>(qp->transport).requester.on_timer(env));
-    impl_->migrate_if_asked(*qp);
+    // Of the others' timers only the pacer is left: it is asked again when they transmit.
+    if (auto* const rc = std::get_if<RcHalves>(&qp->transport)) {
+      impl_->fail(env, *qp, rc->requester.on_timer(env));
+      impl_->migrate_if_asked(*qp);
+    }
     impl_->update_timer(*qp);
     impl_->mark_ready(*qp);
   }

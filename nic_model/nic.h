@@ -28,6 +28,7 @@
 #include "base/time.h"
 #include "nic_model/cq.h"
 #include "nic_model/device_profile.h"
+#include "nic_model/pacer.h"
 #include "nic_model/types.h"
 #include "proto/counters.h"
 #include "proto/packet_sink.h"
@@ -291,6 +292,8 @@ class Nic {
   [[nodiscard]] Result<void, NicError> modify_qp(Time now, Qp& qp, const QpAttr& attr,
                                                  std::uint32_t mask);
   [[nodiscard]] QpAttr query_qp(const Qp& qp) const;
+  /// Holds what the send queue sends to a rate, from RTS on and until the next RESET.
+  [[nodiscard]] Result<void, NicError> limit_rate(Qp& qp, const RateLimit& limit);
   /// What the QP completed and nobody has polled goes with it: a number that is given again must
   /// not find the completions of its former life. So nobody may be polling its CQs meanwhile.
   [[nodiscard]] Result<void, NicError> destroy_qp(Qp& qp);

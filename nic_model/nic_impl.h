@@ -95,6 +95,7 @@ struct Nic::Impl {
   void mark_ready(Qp& qp);
   void unmark_ready(Qp& qp);
   TransmitStatus transmit(Time now, FrameSink& sink, std::uint32_t frames_max, TransmitOrder order);
+  [[nodiscard]] bool may_send_request(Time now, Qp& qp);
   ib::TransmitResult transmit_one(Time now, Qp& qp, FrameSink& sink, std::uint32_t& frames_max,
                                   TransmitOrder order);
   void update_timer(Qp& qp) { timers.schedule(qp, nic::next_timeout(qp)); }

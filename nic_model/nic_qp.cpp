@@ -159,9 +159,6 @@ Result<void, NicError> Nic::modify_qp(Time now, Qp& qp, const QpAttr& attr, std:
       !path_attributes_are_valid(impl_->config, qp, attr, mask)) {
     return std::unexpected(NicError::invalid_argument);
   }
-  if ((mask & m::rate_limit) != 0) {
-    return std::unexpected(NicError::unsupported);
-  }
   apply(qp.attr, attr, mask);
   if ((mask & m::av) != 0) {
     set_path(qp, impl_->config);
@@ -173,6 +170,16 @@ Result<void, NicError> Nic::modify_qp(Time now, Qp& qp, const QpAttr& attr, std:
     impl_->set_path_mig_state(qp, attr.path_mig_state);
   }
   impl_->set_state(now, qp, to);
+  return {};
+}
+
+Result<void, NicError> Nic::limit_rate(Qp& qp, const RateLimit& limit) {
+  const bool is_sending = qp.attr.state == QpState::rts || qp.attr.state == QpState::sqd;
+  if (!is_sending || limit.kbps > impl_->profile.rate_limit_kbps_max) {
+    return std::unexpected(NicError::invalid_argument);
+  }
+  qp.pacer.set(limit);
+  impl_->mark_ready(qp);
   return {};
 }
 
@@ -201,6 +208,7 @@ void Nic::Impl::set_state(Time now, Qp& qp, QpState to) {
       qp.attr = QpAttr{};
       qp.encapsulation.reset();
       qp.alternate.reset();
+      qp.pacer.set({});
       qp.path_mig_err_told = false;
       qp.comm_est_due = qp.sq_drained_due = qp.last_wqe_told = false;
       timers.cancel(qp);

@@ -201,37 +201,52 @@ TransmitStatus Nic::Impl::transmit(Time now, FrameSink& sink, std::uint32_t fram
   return more ? TransmitStatus::more : is_blocked ? TransmitStatus::blocked : TransmitStatus::idle;
 }
 
-/// A queue pair's turn.
+/// Whether the queue pair's rate lets a request out now. If not, it has its turn again in time.
+bool Nic::Impl::may_send_request(Time now, Qp& qp) {
+  if (qp.pacer.permits(now)) {
+    return true;
+  }
+  timers.schedule(qp, qp.pacer.next());
+  return false;
+}
+
+/// A queue pair's turn. One with a limited rate sends a packet at a time.
 ib::TransmitResult Nic::Impl::transmit_one(Time now, Qp& qp, FrameSink& sink,
                                            std::uint32_t& frames_max, TransmitOrder order) {
   auto transport = env(now, qp);
-  std::uint32_t quantum = std::min(quantum_packets, frames_max);
+  std::uint32_t quantum = std::min(qp.pacer.is_limited() ? 1 : quantum_packets, frames_max);
   const std::uint32_t given = quantum;
   ib::TransmitResult result{};
   const auto note = [&](const auto& transmitted) {
     fail(transport, qp, transmitted.failure);
     result = transmitted.result;
   };
+  const auto send_requests = [&](auto& halves, auto& packets) {
+    if (may_send_request(now, qp)) {
+      const std::uint64_t before = qp.counters[Counter::tx_bytes];
+      note(halves.requester.poll_transmit(transport, packets, quantum));
+      qp.pacer.sent(now, qp.counters[Counter::tx_bytes] - before);
+    }
+  };
   if (auto* const rc = std::get_if<RcHalves>(&qp.transport)) {
     ConnectionSink packets(qp, sink, qp.counters);
     if (order == TransmitOrder::requests_first) {
-      note(rc->requester.poll_transmit(transport, packets, quantum));
-      update_timer(qp);
+      send_requests(*rc, packets);
     }
     if (result == ib::TransmitResult::idle) {
       note(rc->responder.poll_transmit(transport, packets, quantum));
     }
     if (result == ib::TransmitResult::idle && order == TransmitOrder::answers_first) {
-      note(rc->requester.poll_transmit(transport, packets, quantum));
-      update_timer(qp);
+      send_requests(*rc, packets);
     }
+    update_timer(qp);
   } else if (auto* const uc = std::get_if<UcHalves>(&qp.transport)) {
     ConnectionSink packets(qp, sink, qp.counters);
-    note(uc->requester.poll_transmit(transport, packets, quantum));
+    send_requests(*uc, packets);
     check_drained(qp);
   } else {
     AddressedSink packets(sink, qp.counters);
-    note(std::get<UdHalves>(qp.transport).requester.poll_transmit(transport, packets, quantum));
+    send_requests(std::get<UdHalves>(qp.transport), packets);
     check_drained(qp);
   }
   frames_max -= given - quantum;

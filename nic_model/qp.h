@@ -14,6 +14,7 @@
 #include "base/time.h"
 #include "nic_model/address.h"
 #include "nic_model/nic.h"
+#include "nic_model/pacer.h"
 #include "nic_model/srq.h"
 #include "nic_model/types.h"
 #include "nic_model/xrcd.h"
@@ -102,6 +103,9 @@ class Qp {
   /// The second way, if it has been loaded; PATH_MIG_ERR was raised for it.
   std::optional<Way> alternate;
   bool path_mig_err_told = false;
+
+  /// Of the send queue; answers to the peer are not held back.
+  Pacer pacer;
 
   /// Each is raised once: COMM_EST after RTR, SQ_DRAINED after SQD asked for it.
   bool comm_est_due = false;

@@ -72,6 +72,7 @@ Context::Context(Device& opened_device, std::shared_ptr<SharedEngine> engine, in
   verbs_context::get_srq_num = verbs::get_srq_num;
   verbs_context::create_srq_ex = verbs::create_srq_ex;
   verbs_context::create_cq_ex = verbs::create_cq_ex;
+  verbs_context::modify_qp_rate_limit = verbs::modify_qp_rate_limit;
   verbs_context::create_qp_ex = verbs::create_qp_ex;
   sz = sizeof(verbs_context);
   context.device = &opened.device;

@@ -346,6 +346,21 @@ Created<ibv_qp> create_extended(ibv_context* context, ibv_qp_init_attr_ex& attr)
 
 }  // namespace
 
+/// The typical size of packets is advice that a pacer which counts their bytes doesn't need.
+int modify_qp_rate_limit(ibv_qp* base, ibv_qp_rate_limit_attr* attr) noexcept {
+  auto& qp = QueuePair::of(base);
+  if (qp.engine.is_dead()) {
+    return EIO;
+  }
+  if (attr->comp_mask != 0) {
+    return EINVAL;
+  }
+  return errno_of(qp.engine.with_nic([&](nic::Nic& nic, Time) {
+    return nic.limit_rate(*qp.nic_qp,
+                          {.kbps = attr->rate_limit, .burst_bytes = attr->max_burst_sz});
+  }));
+}
+
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) noexcept {
   return create_or_null([&] { return create_extended(context, *attr); });
 }

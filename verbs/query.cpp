@@ -170,6 +170,10 @@ int query_device_ex(ibv_context* base, const ibv_query_device_ex_input* input,
   known.cq_mod_caps.max_cq_period = static_cast<std::uint16_t>(
       std::chrono::duration_cast<std::chrono::microseconds>(profile.cq_moderation_period_max)
           .count());
+  known.packet_pacing_caps = {.qp_rate_limit_min = 1,
+                              .qp_rate_limit_max = profile.rate_limit_kbps_max,
+                              .supported_qpts = 1U << IBV_QPT_RC | 1U << IBV_QPT_UC |
+                                                1U << IBV_QPT_UD | 1U << IBV_QPT_XRC_SEND};
   known.xrc_odp_caps = known.odp_caps.per_transport_caps.rc_odp_caps;
   known.max_dm_size = profile.dm_bytes_max;
   copy_known_part(attr, attr_bytes, known);
