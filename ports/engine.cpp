@@ -149,4 +149,6 @@ void Engine::finish_post_send(Time now) { impl_->loop.after_post_send(now); }
 
 void Engine::finish_post_recv(Time /*now*/) { impl_->loop.after_post_recv(); }
 
+Fabric* Engine::fabric() { return impl_->loop.fabric(); }
+
 }  // namespace verbena::ports

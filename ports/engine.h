@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -20,6 +21,7 @@
 #include "base/time.h"
 #include "nic_model/nic.h"
 #include "ports/device_config.h"
+#include "ports/fabric.h"
 #include "ports/port.h"
 
 namespace verbena::ports {
@@ -75,6 +77,16 @@ class Engine {
   /// Under the lock: counters of the port that the Nic knows nothing of.
   [[nodiscard]] PortStatistics port_statistics();
 
+  /// Runs `command(fabric)` under the lock. nullopt if the fabric has been left, at the end of the
+  /// process.
+  template <class Command>
+  auto with_fabric(Command&& command) {
+    const std::lock_guard guard(*this);
+    using Outcome = std::optional<decltype(command(*fabric()))>;
+    Fabric* joined = fabric();
+    return joined != nullptr ? Outcome(std::forward<Command>(command)(*joined)) : std::nullopt;
+  }
+
   /// Reading only: profile, configuration, GID table never change while open.
   [[nodiscard]] const nic::Nic& peek() const;
   [[nodiscard]] nic::Nic& nic();
@@ -105,6 +117,7 @@ class Engine {
   void finish_command(Time now);
   void finish_post_send(Time now);
   void finish_post_recv(Time now);
+  [[nodiscard]] Fabric* fabric();
   std::unique_ptr<Impl> impl_;
 };
 

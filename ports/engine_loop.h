@@ -64,6 +64,8 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
 
   [[nodiscard]] EngineLock& lock() { return lock_; }
   [[nodiscard]] nic::Nic& nic() { return nic_; }
+  /// nullptr when it was left.
+  [[nodiscard]] Fabric* fabric() { return fabric_; }
   [[nodiscard]] const Port& port() const { return *port_; }
 
   RxVerdict on_frame(ByteView frame) override { return take_frame(frame, false); }

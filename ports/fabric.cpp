@@ -244,6 +244,10 @@ std::uint32_t Fabric::membership_changes() const {
   return file().header.membership_changes.load(std::memory_order_acquire);
 }
 
+SlotLife Fabric::life_of(std::uint32_t slot) const {
+  return slot < slots_max ? make_life(slot, file().slots[slot].life_count.load()) : SlotLife{};
+}
+
 Result<RingMapping, int> Fabric::create_ring(SlotLife consumer) {
   const std::uint32_t producer_slot = slot_of(self_);
   const std::uint32_t consumer_slot = slot_of(consumer);

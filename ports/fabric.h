@@ -103,6 +103,9 @@ class Fabric {
   /// Differs from what it was before as soon as members_of() may tell something else. Cheap.
   [[nodiscard]] std::uint32_t membership_changes() const;
 
+  /// The life in which a slot is now, or was last.
+  [[nodiscard]] SlotLife life_of(std::uint32_t slot) const;
+
   /// Makes a ring to `consumer` and announces it. The error is -errno.
   [[nodiscard]] Result<RingMapping, int> create_ring(SlotLife consumer);
   /// Whether a ring was announced since the last take_announced_rings(). Cheap.
@@ -118,6 +121,8 @@ class Fabric {
   [[nodiscard]] Doorbell& doorbell() { return doorbell_; }
 
  private:
+  friend class ServiceTable;
+
   Fabric(const Options& options, sys::SharedMemory memory, ino_t inode, std::uint32_t slot_index,
          Doorbell doorbell);
 
@@ -134,6 +139,8 @@ class Fabric {
   Doorbell doorbell_;
   std::uint32_t announcements_seen_ = 0;
   std::uint64_t next_serial_ = 1;
+  /// Where the search for a free port begins; 0 until there was one.
+  std::uint32_t ephemeral_cursor_ = 0;
 };
 
 /// One slot of a fabric that is in use, for people.

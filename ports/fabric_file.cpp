@@ -361,6 +361,12 @@ void clear_slot(FabricFile& file, const std::string& path, std::uint32_t slot) {
   remove_left_over_files(file, path, slot);
   file.memberships[slot].count.store(0);
   file.header.membership_changes.fetch_add(1);
+  for (ServiceEntry& entry : file.services) {
+    std::uint64_t life = entry.owner.load(std::memory_order_relaxed);
+    if (slot_of(SlotLife{life}) == slot) {
+      entry.owner.compare_exchange_strong(life, 0);
+    }
+  }
   file.slots[slot].pid.store(0);
   file.slots[slot].in_use.store(0);
 }
