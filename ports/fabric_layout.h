@@ -78,45 +78,46 @@ struct Memberships {
   std::atomic<std::uint32_t> count;
   /// A GID as two words of this host.
   std::array<std::array<std::atomic<std::uint64_t>, 2>, memberships_max> gids;
+};
 
-  /// Ports that the processes of a host have bound: as many as there may be identifiers of the
-  /// connection manager that connect or listen.
-  inline constexpr std::uint32_t services_max = 8192;
+/// Ports that the processes of a host have bound: as many as there may be identifiers of the
+/// connection manager that connect or listen.
+inline constexpr std::uint32_t services_max = 8192;
 
-  /// A bound port; see service_table.h.
-  struct ServiceEntry {
-    // Bits of `flags`.
-    static constexpr std::uint32_t listening = 1;
-    static constexpr std::uint32_t reuse = 2;
-    static constexpr std::uint32_t v6_only = 4;
+/// A bound port; see service_table.h.
+struct ServiceEntry {
+  // Bits of `flags`.
+  static constexpr std::uint32_t listening = 1;
+  static constexpr std::uint32_t reuse = 2;
+  static constexpr std::uint32_t v6_only = 4;
 
-    /// A SlotLife; 0 is nobody: the entry is free.
-    std::atomic<std::uint64_t> owner;
-    std::atomic<std::uint64_t> service_id;
-    /// A GID as two words of this host.
-    std::array<std::atomic<std::uint64_t>, 2> address;
-    std::atomic<std::uint32_t> flags;
-  };
+  /// A SlotLife; 0 is nobody: the entry is free.
+  std::atomic<std::uint64_t> owner;
+  std::atomic<std::uint64_t> service_id;
+  /// A GID as two words of this host.
+  std::array<std::atomic<std::uint64_t>, 2> address;
+  std::atomic<std::uint32_t> flags;
+};
 
-  struct FabricFile {
-    FabricHeader header;
-    std::array<Slot, slots_max> slots;
-    std::array<Memberships, slots_max> memberships;
-    /// The SlotLife that owns each block of QPNs; 0 is nobody.
-    std::array<std::atomic<std::uint64_t>, blocks_max> block_owners;
-    /// announced[c][p]: serial number of the ring from slot p that slot c has yet to map; 0 is
-    /// none.
-    std::array<std::array<std::atomic<std::uint64_t>, slots_max>, slots_max> announced;
-    /// Entries of dead owners are free. Changed under services_lock.
-    std::array<ServiceEntry, services_max> services;
-  };
+struct FabricFile {
+  FabricHeader header;
+  std::array<Slot, slots_max> slots;
+  std::array<Memberships, slots_max> memberships;
+  /// The SlotLife that owns each block of QPNs; 0 is nobody.
+  std::array<std::atomic<std::uint64_t>, blocks_max> block_owners;
+  /// announced[c][p]: serial number of the ring from slot p that slot c has yet to map; 0 is
+  /// none.
+  std::array<std::array<std::atomic<std::uint64_t>, slots_max>, slots_max> announced;
+  /// Entries of dead owners are free. Changed under services_lock.
+  std::array<ServiceEntry, services_max> services;
+};
 
-  /// Slot s is taken by the lock on the byte slot_lock_base + s of the file, beyond its end.
-  inline constexpr std::int64_t slot_lock_base = std::int64_t{1} << 40;
-  /// Locked by one process at a time while it leaves. Without it, two that leave together would
-  /// each see the other still there, and neither would tidy up.
-  inline constexpr std::int64_t leaving_lock = slot_lock_base + slots_max;
-  /// Locked by one process at a time while it changes the table of services.
-  inline constexpr std::int64_t services_lock = leaving_lock + 1;
+/// Slot s is taken by the lock on the byte slot_lock_base + s of the file, beyond its end.
+inline constexpr std::int64_t slot_lock_base = std::int64_t{1} << 40;
+/// Locked by one process at a time while it leaves. Without it, two that leave together would
+/// each see the other still there, and neither would tidy up.
+inline constexpr std::int64_t leaving_lock = slot_lock_base + slots_max;
+/// Locked by one process at a time while it changes the table of services.
+inline constexpr std::int64_t services_lock = leaving_lock + 1;
 
 }  // namespace verbena::ports

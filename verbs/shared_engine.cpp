@@ -36,8 +36,25 @@ SharedEngine::~SharedEngine() {
   if (engine_ && engine_->is_dead()) {
     // The child of a fork() has no engine thread to end, and its locks may be held by threads that
     // exist in the parent only: nothing may be touched, the memory goes with the process.
+    static_cast<void>(cm_.release());
     static_cast<void>(engine_.release());
   }
+  cm_to_wake_ = nullptr;
+}
+
+Result<ports::CmService*, std::string> SharedEngine::connection_manager(
+    const ports::DeviceConfig& config) {
+  const std::lock_guard guard(cm_mutex_);
+  if (!cm_) {
+    auto opened = ports::CmService::open(*engine_, config);
+    if (!opened) {
+      return std::unexpected(std::move(opened.error()));
+    }
+    cm_ = std::move(*opened);
+    cm_to_wake_ = cm_.get();
+    cm_->wake();  // What came before woke nobody.
+  }
+  return cm_.get();
 }
 
 void SharedEngine::attach(Context& context) {
@@ -78,6 +95,13 @@ void SharedEngine::on_async_event(const nic::AsyncEvent& event) {
 }
 
 void SharedEngine::on_cq_notification(nic::Cq& cq) {
+  if (cq.cookie() == 0) {
+    // QP1's, which no program has made.
+    if (ports::CmService* cm = cm_to_wake_) {
+      cm->wake();
+    }
+    return;
+  }
   auto& queue = CompletionQueue::of_cookie(cq.cookie());
   if (queue.channel != nullptr) {
     CompChannel::of(queue.channel).push(queue);

@@ -2,12 +2,14 @@
 // one process are two users of one NIC, as on real hardware, and can talk to each other.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "ports/cm_service.h"
 #include "ports/engine.h"
 
 namespace verbena::verbs {
@@ -22,6 +24,11 @@ class SharedEngine final : public ports::EngineListener {
   ~SharedEngine() override;
 
   [[nodiscard]] ports::Engine& engine() { return *engine_; }
+
+  /// The connection manager of the device in this process, started when there is none. The error
+  /// is a sentence for the user.
+  [[nodiscard]] Result<ports::CmService*, std::string> connection_manager(
+      const ports::DeviceConfig& config);
 
   /// From attach to detach the context hears of events that belong to no object.
   void attach(Context& context);
@@ -39,6 +46,10 @@ class SharedEngine final : public ports::EngineListener {
   SharedEngine() = default;
 
   std::unique_ptr<ports::Engine> engine_;
+  std::mutex cm_mutex_;
+  std::unique_ptr<ports::CmService> cm_;
+  /// The same, for the engine's threads.
+  std::atomic<ports::CmService*> cm_to_wake_{nullptr};
   std::mutex contexts_mutex_;
   std::vector<Context*> contexts_;
 };

@@ -1,0 +1,330 @@
+#include "ports/cm_service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <utility>
+
+#include "ports/interfaces.h"
+#include "ports/sys.h"
+#include "proto/roce/gid.h"
+
+namespace verbena::ports {
+
+namespace {
+
+using namespace std::chrono_literals;
+using ib::cm::Agent;
+using ib::cm::CommId;
+using ib::cm::Event;
+
+/// How often peers on this host are looked after.
+constexpr Duration look_interval = 200ms;
+/// When the send queue was full, it is tried again so soon.
+constexpr Duration send_retry_interval = 1ms;
+/// Where the number of the slot is in a communication ID.
+constexpr unsigned slot_shift = 24;
+
+std::vector<Gid> gids_of_host() {
+  std::vector<Gid> gids;
+  for (const InterfaceAddress& item : host_addresses()) {
+    gids.push_back(roce::gid_from_ipv4(item.address));
+  }
+  return gids;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CmService>, std::string> CmService::open(Engine& engine,
+                                                                const DeviceConfig& config) {
+  const auto slot = engine.with_fabric([](Fabric& fabric) { return slot_of(fabric.self()); });
+  if (!slot) {
+    return std::unexpected(std::string("the process is about to end"));
+  }
+  std::unique_ptr<CmService> service(new CmService(engine, config, *slot));
+  if (!service->gsi_.open()) {
+    return std::unexpected(
+        fmt::format("{} has no room for a connection manager's queue pair", config.name));
+  }
+  if (auto started = service->start(); !started) {
+    return std::unexpected(fmt::format("can't start the connection manager's thread of {}: {}",
+                                       config.name, sys::error_text(started.error())));
+  }
+  return service;
+}
+
+CmService::CmService(Engine& engine, const DeviceConfig& config, std::uint32_t slot)
+    : engine_(engine),
+      config_(config),
+      host_(gids_of_host()),
+      gsi_(engine, config),
+      agent_({.ca_guid = config.guid, .id_prefix = static_cast<std::uint8_t>(slot)},
+             sys::random_bits()) {
+  static_assert(slots_max <= 256, "a slot's number is the upper byte of communication IDs");
+}
+
+CmService::~CmService() {
+  if (thread_) {
+    stop_ = true;
+    wake();
+    pthread_join(*thread_, nullptr);
+  }
+}
+
+// --- Effects
+
+template <class Command>
+auto CmService::with_agent(Command&& command) {
+  using Outcome = decltype(command(agent_, Time{}));
+  if (is_dead()) {
+    return Outcome();
+  }
+  const std::lock_guard guard(mutex_);
+  struct Effects {
+    CmService& service;
+    ~Effects() { service.let_effects_out(); }
+  } effects{*this};
+  return std::forward<Command>(command)(agent_, Engine::now());
+}
+
+void CmService::let_effects_out() {
+  hand_over_events();
+  while (auto outgoing = agent_.poll_transmit()) {
+    waiting_.push_back(*outgoing);
+  }
+  while (!waiting_.empty() && gsi_.send(waiting_.front())) {
+    waiting_.pop_front();
+  }
+  next_send_attempt_ = waiting_.empty() ? time_never : Engine::now() + send_retry_interval;
+  if (next_look_ == time_never && agent_.count() > 0) {
+    next_look_ = Engine::now() + look_interval;
+  }
+  if (next_deadline() < wake_time_) {
+    wake();
+  }
+}
+
+void CmService::hand_over_events() {
+  while (const auto event = agent_.poll_event()) {
+    const std::uintptr_t cookie = consumer_ != nullptr ? consumer_->on_cm_event(*event) : 0;
+    const bool is_request =
+        event->kind == Event::Kind::request || event->kind == Event::Kind::sidr_request;
+    if (is_request && cookie != 0) {
+      agent_.set_cookie(event->id, cookie);
+    } else if (is_request) {
+      agent_.reject(Engine::now(), event->id, ib::cm::RejectReason::no_resources, {}, {});
+      agent_.destroy(Engine::now(), event->id);
+    }
+  }
+}
+
+// --- The thread
+
+Result<void, int> CmService::start() {
+  // Signals are for the program's own threads.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread{};
+  const int error = pthread_create(&thread, nullptr, &CmService::thread_entry, this);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (error != 0) {
+    return std::unexpected(error);
+  }
+  pthread_setname_np(thread, "verbena-cm");
+  thread_ = thread;
+  return {};
+}
+
+void* CmService::thread_entry(void* self) {
+  static_cast<CmService*>(self)->thread_main();
+  return nullptr;
+}
+
+void CmService::wake() {
+  news_.fetch_add(1);
+  sys::futex_wake_one(reinterpret_cast<const std::uint32_t*>(&news_));
+}
+
+Time CmService::next_deadline() const {
+  return std::min({agent_.next_timeout(), next_look_, next_send_attempt_});
+}
+
+void CmService::thread_main() {
+  while (!stop_) {
+    const std::uint32_t seen = news_;
+    std::optional<Duration> timeout;
+    {
+      const std::lock_guard guard(mutex_);
+      wake_time_ = Time::min();  // Awake: nobody needs to wake us.
+      gsi_.receive_all(*this);
+      const Time now = Engine::now();
+      agent_.on_timer(now);
+      look_after_peers(now);
+      let_effects_out();
+      wake_time_ = next_deadline();
+      if (wake_time_ != time_never) {
+        timeout = std::max(wake_time_ - Engine::now(), Duration(0));
+      }
+    }
+    sys::futex_wait(reinterpret_cast<const std::uint32_t*>(&news_), seen, timeout);
+  }
+}
+
+void CmService::on_mad(const ib::cm::Route& route, ByteView mad) {
+  if (agent_.on_mad(Engine::now(), route, mad) != ib::cm::MadVerdict::no_listener) {
+    return;
+  }
+  const auto envelope = ib::cm::parse(mad);
+  const auto* req = std::get_if<ib::cm::Req>(&envelope->message);
+  const auto* sidr = std::get_if<ib::cm::SidrReq>(&envelope->message);
+  if (is_to_refuse(route, req != nullptr ? req->service_id : sidr->service_id)) {
+    agent_.refuse(route, mad);
+  }
+}
+
+bool CmService::is_to_refuse(const ib::cm::Route& route, ib::cm::ServiceId service) {
+  const auto decision = engine_.with_fabric([&](Fabric& fabric) {
+    const std::vector<SlotLife> members = fabric.members_of(route.local);
+    const auto first =
+        std::ranges::find_if(members, [&](SlotLife life) { return fabric.check_alive(life); });
+    return first != members.end() && *first == fabric.self() &&
+           !ServiceTable(fabric).has_listener(to_value(service), route.local);
+  });
+  return decision.value_or(false);
+}
+
+bool CmService::is_on_this_host(const Gid& gid) const {
+  const auto v4 = roce::ipv4_from_gid(gid);
+  return !config_.faces_network() || (v4 && v4->is_loopback()) ||
+         std::ranges::find(host_, gid) != host_.end();
+}
+
+void CmService::look_after_peers(Time now) {
+  if (now < next_look_) {
+    return;
+  }
+  next_look_ = time_never;
+  std::map<CommId, SlotLife> lives;
+  std::vector<CommId> lost;
+  static_cast<void>(engine_.with_fabric([&](Fabric& fabric) {
+    for (const Agent::Peer& peer : agent_.peers()) {
+      if (!is_on_this_host(peer.remote)) {
+        continue;
+      }
+      const auto known = lives_.find(peer.id);
+      const SlotLife life = known != lives_.end()
+                                ? known->second
+                                : fabric.life_of(to_value(peer.remote_id) >> slot_shift);
+      if (fabric.check_alive(life)) {
+        lives[peer.id] = life;
+      } else {
+        lost.push_back(peer.id);
+      }
+    }
+    return true;
+  }));
+  lives_ = std::move(lives);
+  for (const CommId id : lost) {
+    agent_.lose_peer(now, id);
+  }
+}
+
+// --- Commands
+
+void CmService::set_consumer(CmConsumer& consumer) {
+  with_agent([&](Agent&, Time) { consumer_ = &consumer; });
+}
+
+Result<ServiceTable::Bound, int> CmService::bind(const ServiceClaim& claim) {
+  using Outcome = Result<ServiceTable::Bound, int>;
+  if (is_dead()) {
+    return std::unexpected(EIO);
+  }
+  const auto bound =
+      engine_.with_fabric([&](Fabric& fabric) { return ServiceTable(fabric).bind(claim); });
+  return bound.value_or(Outcome(std::unexpected(EIO)));
+}
+
+void CmService::listen(ib::cm::ServiceId service, const std::optional<Gid>& address,
+                       std::uintptr_t cookie) {
+  with_agent([&](Agent& agent, Time) { agent.listen(cookie, service, address); });
+}
+
+int CmService::announce(ServiceEntryId entry) {
+  if (is_dead()) {
+    return EIO;
+  }
+  return engine_.with_fabric([&](Fabric& fabric) { return ServiceTable(fabric).listen(entry); })
+      .value_or(EIO);
+}
+
+void CmService::unlisten(std::uintptr_t cookie) {
+  with_agent([&](Agent& agent, Time) { agent.unlisten(cookie); });
+}
+
+void CmService::release(ServiceEntryId entry) {
+  if (!is_dead()) {
+    static_cast<void>(engine_.with_fabric([&](Fabric& fabric) {
+      ServiceTable(fabric).release(entry);
+      return true;
+    }));
+  }
+}
+
+std::vector<std::string> CmService::listeners(std::uint64_t space) {
+  if (is_dead()) {
+    return {};
+  }
+  return engine_.with_fabric([&](Fabric& fabric) { return ServiceTable(fabric).listeners(space); })
+      .value_or(std::vector<std::string>{});
+}
+
+CommId CmService::connect(const ib::cm::Route& route, const ib::cm::Req& req,
+                          std::uintptr_t cookie) {
+  return with_agent([&](Agent& agent, Time now) { return agent.connect(now, route, req, cookie); });
+}
+
+bool CmService::accept(CommId id, const ib::cm::Rep& rep) {
+  return with_agent([&](Agent& agent, Time now) { return agent.accept(now, id, rep); });
+}
+
+bool CmService::ready(CommId id, const ib::cm::PrivateData<224>& private_data) {
+  return with_agent([&](Agent& agent, Time now) { return agent.ready(now, id, private_data); });
+}
+
+bool CmService::reject(CommId id, ib::cm::RejectReason reason, ByteView info,
+                       ByteView private_data) {
+  return with_agent(
+      [&](Agent& agent, Time now) { return agent.reject(now, id, reason, info, private_data); });
+}
+
+bool CmService::establish(CommId id) {
+  return with_agent([&](Agent& agent, Time now) { return agent.establish(now, id); });
+}
+
+bool CmService::disconnect(CommId id, ByteView private_data) {
+  return with_agent(
+      [&](Agent& agent, Time now) { return agent.disconnect(now, id, private_data); });
+}
+
+CommId CmService::resolve(const ib::cm::Route& route, const ib::cm::SidrReq& req,
+                          Duration answer_time, std::uint8_t retries_max, std::uintptr_t cookie) {
+  return with_agent([&](Agent& agent, Time now) {
+    return agent.resolve(now, route, req, answer_time, retries_max, cookie);
+  });
+}
+
+bool CmService::answer(CommId id, const ib::cm::SidrRep& rep) {
+  return with_agent([&](Agent& agent, Time now) { return agent.answer(now, id, rep); });
+}
+
+void CmService::destroy(CommId id) {
+  with_agent([&](Agent& agent, Time now) { agent.destroy(now, id); });
+}
+
+}  // namespace verbena::ports

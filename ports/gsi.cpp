@@ -1,0 +1,184 @@
+#include "ports/gsi.h"
+
+#include <algorithm>
+#include <span>
+
+#include "proto/inet/headers.h"
+#include "proto/roce/gid.h"
+
+namespace verbena::ports {
+
+namespace {
+
+constexpr std::size_t grh_bytes = 40;
+
+/// Between which GIDs a datagram travelled, from what lies before it. An IPv4 header is in the last
+/// 20 bytes, and what is before it is anything; so that header, which has a checksum, is looked for
+/// first.
+ib::cm::Route route_back(ByteView grh) {
+  const auto ipv4 = read_struct<inet::Ipv4Header>(grh.last(inet::ipv4_header_bytes));
+  if (ipv4.version_and_length == inet::Ipv4Header::version_and_length_plain &&
+      inet::ipv4_checksum(ipv4) == ipv4.checksum.value()) {
+    return {.local = roce::gid_from_ipv4(ipv4.destination),
+            .remote = roce::gid_from_ipv4(ipv4.source)};
+  }
+  const auto ipv6 = read_struct<inet::Ipv6Header>(grh);
+  return {.local = roce::gid_from_ipv6(ipv6.destination),
+          .remote = roce::gid_from_ipv6(ipv6.source)};
+}
+
+std::vector<Gid> gids_of(const DeviceConfig& config) {
+  std::vector<Gid> gids;
+  for (const nic::GidEntry& entry : nic_config(config).gids) {
+    // The communication manager speaks RoCE v2; the other rows keep their place.
+    gids.push_back(entry.type == nic::GidEntry::Type::roce_v2 ? entry.gid : Gid{});
+  }
+  return gids;
+}
+
+Va address_of(const std::byte* bytes) { return Va{reinterpret_cast<std::uintptr_t>(bytes)}; }
+
+}  // namespace
+
+Gsi::Gsi(Engine& engine, const DeviceConfig& config) : engine_(engine), gids_(gids_of(config)) {}
+
+Gsi::~Gsi() {
+  engine_.with_nic([&](nic::Nic& nic, Time) {
+    // Nothing else uses them, so none of these can fail.
+    if (qp_ != nullptr) {
+      static_cast<void>(nic.destroy_qp(*qp_));
+    }
+    if (mr_ != nullptr) {
+      static_cast<void>(nic.dereg_mr(*mr_));
+    }
+    for (nic::Cq* cq : {send_cq_, receive_cq_}) {
+      if (cq != nullptr) {
+        static_cast<void>(nic.destroy_cq(*cq));
+      }
+    }
+    if (pd_ != nullptr) {
+      static_cast<void>(nic.dealloc_pd(*pd_));
+    }
+  });
+}
+
+Result<void, nic::NicError> Gsi::open() {
+  return engine_.with_nic([&](nic::Nic& nic, Time now) {
+    const auto created = create_objects(nic);
+    return created ? make_ready(nic, now) : created;
+  });
+}
+
+Result<void, nic::NicError> Gsi::create_objects(nic::Nic& nic) {
+  const auto keep = [](auto created, auto*& place) -> Result<void, nic::NicError> {
+    if (!created) {
+      return std::unexpected(created.error());
+    }
+    place = *created;
+    return {};
+  };
+  auto done = keep(nic.alloc_pd(), pd_);
+  done = done ? keep(nic.create_cq(sends, 0), send_cq_) : done;
+  done = done ? keep(nic.create_cq(receives, 0), receive_cq_) : done;
+  done = done ? keep(nic.reg_mr(*pd_, memory_.data(), memory_.size(), address_of(memory_.data()),
+                                Access::local_write),
+                     mr_)
+              : done;
+  if (!done) {
+    return done;
+  }
+  return keep(nic.create_qp(*pd_, {.type = nic::QpType::gsi,
+                                   .send_cq = send_cq_,
+                                   .recv_cq = receive_cq_,
+                                   .caps = {.send_wr_max = sends,
+                                            .recv_wr_max = receives,
+                                            .send_sge_max = 1,
+                                            .recv_sge_max = 1,
+                                            .inline_bytes_max = ib::cm::mad_bytes}}),
+              qp_);
+}
+
+Result<void, nic::NicError> Gsi::make_ready(nic::Nic& nic, Time now) {
+  using namespace nic::qp_attr_mask;
+  nic::QpAttr attr;
+  attr.qkey = ib::cm::qkey_gsi;
+  attr.state = nic::QpState::init;
+  auto done = nic.modify_qp(now, *qp_, attr, state | pkey_index | port | qkey);
+  for (std::uint64_t i = 0; done && i < receives; ++i) {
+    post_receive(nic, now, i);
+  }
+  nic.req_notify_cq(*receive_cq_, false);
+  attr.state = nic::QpState::rtr;
+  done = done ? nic.modify_qp(now, *qp_, attr, state) : done;
+  attr.state = nic::QpState::rts;
+  return done ? nic.modify_qp(now, *qp_, attr, state | sq_psn) : done;
+}
+
+void Gsi::post_receive(nic::Nic& nic, Time now, std::uint64_t index) {
+  const Sge sge{.addr = address_of(&memory_[index * receive_bytes]),
+                .length = receive_bytes,
+                .lkey = mr_->lkey};
+  static_cast<void>(nic.post_recv(now, *qp_, {.wr_id = index, .sges = std::span(&sge, 1)}));
+}
+
+bool Gsi::send(const ib::cm::Outgoing& outgoing) {
+  const auto local = std::ranges::find(gids_, outgoing.route.local);
+  if (local == gids_.end()) {
+    return true;  // Not an address of ours: as good as lost on the wire.
+  }
+  const nic::AddressVector av{
+      .dgid = outgoing.route.remote,
+      .flow_label = outgoing.route.flow_label,
+      .sgid_index = static_cast<std::uint8_t>(local - gids_.begin()),
+      .hop_limit = outgoing.route.hop_limit,
+      .traffic_class = outgoing.route.traffic_class,
+      .sl = outgoing.route.sl,
+      .has_grh = true,
+  };
+  return engine_.with_nic([&](nic::Nic& nic, Time now) {
+    std::array<Completion, 16> done;
+    while (send_cq_->poll(done) > 0) {
+    }
+    const auto handle = nic.create_ah(*pd_, av);
+    if (!handle) {
+      return true;
+    }
+    const Sge sge{.addr = address_of(outgoing.mad.data()), .length = ib::cm::mad_bytes};
+    SendWr wr;
+    wr.signaled = true;
+    wr.inline_data = true;
+    wr.sges = std::span(&sge, 1);
+    wr.address = &nic::handle_of(**handle);
+    wr.remote_qpn = qpn_gsi;
+    wr.remote_qkey = ib::cm::qkey_gsi;
+    const auto posted = nic.post_send(now, *qp_, wr);
+    nic.destroy_ah(**handle);
+    return posted || posted.error() != PostError::queue_full;
+  });
+}
+
+void Gsi::receive_all(MadHandler& handler) {
+  // Armed before the queue is looked at, so that nothing that comes after the last look is missed.
+  engine_.with_nic([&](nic::Nic& nic, Time) { nic.req_notify_cq(*receive_cq_, false); });
+  std::array<Completion, 32> done;
+  while (const std::uint32_t count = receive_cq_->poll(done)) {
+    for (const Completion& completion : std::span(done).first(count)) {
+      receive(completion, handler);
+    }
+    engine_.with_nic([&](nic::Nic& nic, Time now) {
+      for (const Completion& completion : std::span(done).first(count)) {
+        post_receive(nic, now, completion.wr_id);
+      }
+    });
+  }
+}
+
+void Gsi::receive(const Completion& completion, MadHandler& handler) {
+  if (completion.status != WcStatus::success || completion.byte_len < receive_bytes) {
+    return;
+  }
+  const auto area = ByteView(memory_).subspan(completion.wr_id * receive_bytes, receive_bytes);
+  handler.on_mad(route_back(area.first(grh_bytes)), area.subspan(grh_bytes));
+}
+
+}  // namespace verbena::ports

@@ -1,0 +1,148 @@
+"""Unmodified programs that connect through librdmacm, over the communication manager's MADs."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+
+import pytest
+
+import hosts
+from program import Program
+
+NOBODY_LISTENS = "nobody listens on port"
+ATTEMPTS = 200
+
+
+def connect(host: hosts.Host, server: Program, *client: str, **how) -> Program:
+    """Runs a client to its end. A server doesn't tell from when on it listens, so a client that is
+    told that nobody does tries again."""
+    for _ in range(ATTEMPTS):
+        program = host.run(*client, **how)
+        if NOBODY_LISTENS not in program.err:
+            assert program.status == 0, f"{program.report()}\n{server.report()}"
+            return program
+        assert server.is_running(), server.report()
+    raise AssertionError(f"the server never listened\n{server.report()}")
+
+
+def test_rping(host):
+    server = host.start("rping", "-s", "-a", "127.0.0.1", "-p", str(host.free_port()), "-C", "10",
+                        "-v")
+    port = server.command[server.command.index("-p") + 1]
+    connect(host, server, "rping", "-c", "-a", "127.0.0.1", "-p", port, "-C", "10", "-v")
+    server.wait()
+    assert server.out.count("server ping data: rdma-ping-") == 10, server.report()
+
+
+def test_rping_ten_thousand_times(host):
+    port = str(host.free_port())
+    server = host.start("rping", "-s", "-a", "127.0.0.1", "-p", port, "-C", "10000", "-S", "100")
+    connect(host, server, "rping", "-c", "-a", "127.0.0.1", "-p", port, "-C", "10000", "-S", "100")
+    server.wait()
+
+
+def test_rping_on_any_address_and_a_persistent_server(host):
+    port = str(host.free_port())
+    server = host.start("rping", "-s", "-p", port, "-P", "-v")
+    for _ in range(5):
+        connect(host, server, "rping", "-c", "-a", "127.0.0.1", "-p", port, "-C", "3")
+    assert server.is_running(), server.report()
+
+
+def test_a_server_outlives_a_client_that_is_killed(host):
+    port = str(host.free_port())
+    server = host.start("rping", "-s", "-p", port, "-P", "-v")
+    connect(host, server, "rping", "-c", "-a", "127.0.0.1", "-p", port, "-C", "1")
+    client = host.start("rping", "-c", "-a", "127.0.0.1", "-p", port)
+    server.wait_until(lambda: server.out.count("server ping data") > 3, "pings")
+    client.kill()
+    connect(host, server, "rping", "-c", "-a", "127.0.0.1", "-p", port, "-C", "1")
+    assert server.is_running(), server.report()
+
+
+def test_nobody_listens_is_told_in_words(host):
+    other = host.free_port()
+    port = host.free_port()
+    server = host.start("rping", "-s", "-a", "127.0.0.1", "-p", str(other), "-P")
+    connect(host, server, "rping", "-c", "-a", "127.0.0.1", "-p", str(other), "-C", "1")
+    client = host.run("rping", "-c", "-a", "127.0.0.1", "-p", str(port), "-C", "1")
+    assert client.status != 0
+    assert (f"verbena: nobody listens on port {port} of 127.0.0.1 (REJ 8, invalid service ID: "
+            f"nobody listens there); listening: port {other} of 127.0.0.1 (process {server.pid})"
+            ) in client.err, client.report()
+
+
+def test_a_port_belongs_to_one_process(host):
+    port = str(host.free_port())
+    first = host.start("rping", "-s", "-a", "127.0.0.1", "-p", port, "-P")
+    connect(host, first, "rping", "-c", "-a", "127.0.0.1", "-p", port, "-C", "1")
+    second = host.run("rping", "-s", "-a", "127.0.0.1", "-p", port)
+    assert second.status != 0 and "Address already in use" in second.err, second.report()
+
+
+def test_ucmatose(host):
+    port = str(host.free_port())
+    server = host.start("ucmatose", "-c", "8", "-C", "20", "-S", "4000", "-p", port)
+    client = connect(host, server, "ucmatose", "-s", "127.0.0.1", "-c", "8", "-C", "20", "-S",
+                     "4000", "-p", port)
+    server.succeed()
+    assert "test complete" in client.out and "return status 0" in client.out, client.report()
+
+
+def test_many_connections_at_once(host):
+    port = str(host.free_port())
+    server = host.start("ucmatose", "-c", "64", "-C", "1", "-p", port)
+    connect(host, server, "ucmatose", "-s", "127.0.0.1", "-c", "64", "-C", "1", "-p", port)
+    server.succeed()
+
+
+def test_rdma_client_and_server(host):
+    """Endpoints, synchronous identifiers, rdma_getaddrinfo()."""
+    port = str(host.free_port())
+    server = host.start("rdma_server", "-p", port)
+    client = connect(host, server, "rdma_client", "-s", "127.0.0.1", "-p", port)
+    server.succeed()
+    assert "rdma_client: end 0" in client.out, client.report()
+
+
+def test_udaddy(host):
+    server = host.start("udaddy", "-c", "4", "-C", "10")
+    client = connect(host, server, "udaddy", "-s", "127.0.0.1", "-c", "4", "-C", "10")
+    server.succeed()
+    assert "return status 0" in client.out, client.report()
+
+
+def test_cmtime(host):
+    port = str(host.free_port())
+    server = host.start("cmtime", "-p", port)
+    connect(host, server, "cmtime", "-s", "127.0.0.1", "-c", "50", "-p", port)
+
+
+@pytest.mark.parametrize("tool", ["ib_send_bw", "ib_write_bw", "ib_read_lat"])
+def test_perftest_connects_through_the_communication_manager(host, tool):
+    port = str(host.free_port())
+    common = [tool, "-R", "-n", "100", "-F", "-p", port]
+    server = host.start(*common)
+    connect(host, server, *common, "127.0.0.1")
+    server.succeed()
+
+
+def test_wireshark_names_the_exchange(host, tmp_path):
+    capture = tmp_path / "client.pcapng"
+    port = str(host.free_port())
+    server = host.start("rping", "-s", "-a", "127.0.0.1", "-p", port, "-P")
+    connect(host, server, "rping", "-c", "-a", "127.0.0.1", "-p", port, "-C", "1")
+    connect(host, server, "rping", "-c", "-a", "127.0.0.1", "-p", port, "-C", "1",
+            options=["--capture", str(capture)])
+    shown = subprocess.run(["tshark", "-r", capture, "-Y", "infiniband.mad"], capture_output=True,
+                           text=True, check=True).stdout
+    names = re.findall(r"CM: (\w+)", shown)
+    # The client sees also what its own process is sent a copy of.
+    assert list(dict.fromkeys(names)) == ["ConnectRequest", "ConnectReply", "ReadyToUse",
+                                          "DisconnectRequest", "DisconnectReply"], shown
+    dumped = host.verbena_command("dump", "--json", str(capture)).succeed().out.splitlines()
+    requests = [packet["mad"] for packet in map(json.loads, dumped)
+                if packet.get("mad", {}).get("message") == "CM ConnectRequest"]
+    assert requests and requests[0]["max_cm_retries"] == 15

@@ -1,0 +1,171 @@
+// An identifier: the program's rdma_cm_id, and what we know of it besides.
+//
+//   idle ─bind─▶ bound ─resolve_addr─▶ addr_resolved ─resolve_route─▶ route_resolved ─connect─┐
+//                  └─listen─▶ listening ··request··▶ (a new one) requested ─accept─┐           │
+//                                                                                  ▼           ▼
+//                                              disconnected ◀───────────────── connected/connecting
+//
+// A program may use an identifier from several threads, though not destroy it under another's
+// hands. What the connection manager's thread touches, too, is under the library's lock.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "ports/cm_device.h"
+#include "proto/ib_bth/cm/agent.h"
+#include "proto/ib_bth/cm/service_id.h"
+#include "verbs/rdma_cm/abi.h"
+#include "verbs/rdma_cm/channel.h"
+#include "verbs/rdma_cm/devices.h"
+
+namespace verbena::rdma_cm {
+
+/// A port that an identifier has bound, in the fabric of one or more devices.
+struct Binding {
+  Device* device = nullptr;
+  ports::ServiceEntryId entry{};
+};
+
+struct Multicast {
+  Gid group;
+  sockaddr_storage address{};
+  void* context = nullptr;
+  bool attached = false;
+  /// Delivered and not acknowledged.
+  std::uint32_t events = 0;
+};
+
+/// Both ends of the path that the connection takes, as queue pairs need it.
+struct Path {
+  Gid local;
+  Gid remote;
+  std::uint8_t gid_index = 0;
+  std::uint32_t flow_label = 0;
+  std::uint8_t traffic_class = 0;
+  std::uint8_t hop_limit = 64;
+  ibv_mtu mtu = IBV_MTU_1024;
+  std::uint8_t ack_timeout = 19;
+};
+
+/// What both ends have agreed on, for the transitions of the queue pair.
+struct Agreement {
+  Qpn remote_qpn{};
+  Psn remote_psn;
+  Psn local_psn;
+  std::uint8_t responder_resources = 0;
+  std::uint8_t initiator_depth = 0;
+  std::uint8_t retry_count = 0;
+  std::uint8_t rnr_retry_count = 0;
+  bool srq = false;
+};
+
+enum class IdState : std::uint8_t {
+  idle,
+  bound,
+  addr_resolved,
+  route_resolved,
+  listening,
+  connecting,
+  requested,
+  connected,
+  disconnected,
+};
+
+struct CmId : rdma_cm_id {
+  CmId(EventChannel* event_channel, void* user_context, rdma_port_space space, ibv_qp_type type);
+  ~CmId();
+  CmId(const CmId&) = delete;
+  CmId& operator=(const CmId&) = delete;
+
+  [[nodiscard]] static CmId& of(rdma_cm_id* id) { return static_cast<CmId&>(*id); }
+  [[nodiscard]] std::uintptr_t cookie() const { return reinterpret_cast<std::uintptr_t>(this); }
+  [[nodiscard]] static CmId& of_cookie(std::uintptr_t cookie) {
+    return *reinterpret_cast<CmId*>(cookie);
+  }
+
+  [[nodiscard]] bool is_datagram() const { return qp_type == IBV_QPT_UD; }
+  [[nodiscard]] sockaddr& source() { return route.addr.src_addr; }
+  [[nodiscard]] sockaddr& destination() { return route.addr.dst_addr; }
+  [[nodiscard]] ib::cm::PortSpace port_space() const { return ib::cm::PortSpace(ps); }
+  [[nodiscard]] EventChannel& events() { return EventChannel::of(channel); }
+
+  /// The identifier is on that device from now on, at both ends' addresses.
+  void set_device(Device& on, const Gid& local);
+  /// Fills path_rec from `path`.
+  void publish_path();
+  /// Under the library's lock.
+  void push(rdma_cm_event_type type, int event_status = 0,
+            std::optional<ib::cm::Message> message = std::nullopt);
+  /// Of an identifier without a channel of the program's: waits for the event that ends the
+  /// operation, and returns what it says. Others return 0 at once.
+  [[nodiscard]] Errno complete();
+
+  IdState state = IdState::idle;
+  Device* device = nullptr;
+  std::vector<Binding> bindings;
+  Path path;
+  Agreement agreement;
+  /// In the device's connection manager; 0 for none.
+  ib::cm::CommId comm_id{};
+  Qkey qkey{RDMA_UDP_QKEY};
+
+  // Options.
+  std::uint8_t tos = 0;
+  bool reuse_address = false;
+  bool v6_only = false;
+  std::optional<std::uint8_t> ack_timeout_option;
+
+  /// It has a channel of its own, and operations wait for their end.
+  bool synchronous = false;
+  /// Connection requests that may wait to be fetched, and those that do.
+  std::uint32_t backlog = 0;
+  std::uint32_t requests_waiting = 0;
+
+  /// Of rdma_create_ep(): for identifiers that come from this listener.
+  std::optional<ibv_qp_init_attr> endpoint_attr;
+  ibv_pd* endpoint_pd = nullptr;
+  std::vector<std::byte> connect_data;
+  bool owns_cqs = false;
+  bool is_endpoint = false;
+
+  std::list<Multicast> groups;
+  std::unique_ptr<ibv_sa_path_rec> path_record;
+
+  /// Events that the program has fetched and not acknowledged, under the library's lock.
+  std::uint32_t unacknowledged = 0;
+  std::condition_variable acknowledged;
+};
+
+/// Without a program's channel the identifier gets one of its own.
+[[nodiscard]] Errno create_id(CmId*& created, rdma_event_channel* channel, void* context,
+                              rdma_port_space space, ibv_qp_type type);
+void destroy_id(CmId& id);
+
+// resolve.cpp
+[[nodiscard]] Errno bind_addr(CmId& id, const sockaddr& address);
+[[nodiscard]] Errno resolve_addr(CmId& id, const sockaddr* source, const sockaddr& destination);
+[[nodiscard]] Errno resolve_route(CmId& id);
+void release_bindings(CmId& id);
+
+// queue_pair.cpp
+[[nodiscard]] Errno init_qp_attr(CmId& id, ibv_qp_attr& attr, int& mask);
+/// To RTR and RTS, as agreed.
+[[nodiscard]] Errno make_qp_ready(CmId& id);
+void make_qp_fail(CmId& id);
+[[nodiscard]] Errno create_qp(CmId& id, ibv_qp_init_attr_ex& attr);
+
+// multicast.cpp
+/// Attaches the queue pair, at the time the program fetches the event.
+[[nodiscard]] Errno attach(CmId& id, Multicast& multicast);
+void leave_all_groups(CmId& id);
+
+// connect.cpp
+[[nodiscard]] Errno migrate(CmId& id, rdma_event_channel* channel);
+
+}  // namespace verbena::rdma_cm

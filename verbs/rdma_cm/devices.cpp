@@ -1,0 +1,135 @@
+#include "verbs/rdma_cm/devices.h"
+
+#include <algorithm>
+#include <memory>
+#include <new>
+
+#include "base/bytes.h"
+#include "verbs/cm_access.h"
+#include "verbs/rdma_cm/library.h"
+
+namespace verbena::rdma_cm {
+
+namespace {
+
+/// One port for each device.
+constexpr std::uint8_t port = 1;
+
+void read_gids(Device& device) {
+  ibv_port_attr attr{};
+  if (ibv_query_port(device.context, port, reinterpret_cast<_compat_ibv_port_attr*>(&attr)) != 0) {
+    return;
+  }
+  device.mtu = attr.active_mtu;
+  for (int i = 0; i < attr.gid_tbl_len && i <= 255; ++i) {
+    ibv_gid_entry entry{};
+    const auto index = static_cast<std::uint32_t>(i);
+    if (_ibv_query_gid_ex(device.context, port, index, &entry, 0, sizeof entry) == 0 &&
+        entry.gid_type == IBV_GID_TYPE_ROCE_V2) {
+      device.gids.push_back({read_struct<Gid>(bytes_of(entry.gid)), static_cast<std::uint8_t>(i)});
+    }
+  }
+}
+
+void read_limits(Device& device) {
+  ibv_device_attr attr{};
+  if (ibv_query_device(device.context, &attr) == 0) {
+    device.ack_delay = attr.local_ca_ack_delay;
+    device.responder_resources_max = static_cast<std::uint8_t>(std::min(attr.max_qp_rd_atom, 255));
+    device.initiator_depth_max = static_cast<std::uint8_t>(std::min(attr.max_qp_init_rd_atom, 255));
+  }
+}
+
+std::vector<Device> open_devices() {
+  std::vector<Device> opened;
+  ibv_device** list = ibv_get_device_list(nullptr);
+  for (ibv_device** each = list; each != nullptr && *each != nullptr; ++each) {
+    ibv_context* context = ibv_open_device(*each);
+    ports::CmDevice* cm = context != nullptr ? verbena_cm_device(context) : nullptr;
+    if (cm == nullptr) {
+      continue;
+    }
+    cm->set_consumer(consumer());
+    Device& device = opened.emplace_back();
+    device.context = context;
+    device.cm = cm;
+    device.pd = ibv_alloc_pd(context);
+    read_gids(device);
+    read_limits(device);
+  }
+  if (list != nullptr) {
+    ibv_free_device_list(list);
+  }
+  return opened;
+}
+
+class Registry {
+ public:
+  /// Devices are opened anew when the process is a child of the one that opened them.
+  std::span<Device> devices() {
+    const std::lock_guard guard(mutex_);
+    const bool dead = !devices_->empty() && devices_->front().cm->is_dead();
+    if (devices_->empty() || dead) {
+      // The old ones are leaked: identifiers of before the fork refer to them.
+      devices_ = new std::vector<Device>(open_devices());
+    }
+    return *devices_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Device>* devices_ = new std::vector<Device>;
+};
+
+/// Never destroyed, as devices are never closed.
+Registry& registry() {
+  static Registry& registry = *new Registry;
+  return registry;
+}
+
+}  // namespace
+
+std::optional<std::uint8_t> Device::index_of(const Gid& gid) const {
+  const auto found = std::ranges::find(gids, gid, &Row::gid);
+  return found == gids.end() ? std::nullopt : std::optional(found->index);
+}
+
+std::span<Device> devices() { return registry().devices(); }
+
+Device* device_with(const Gid& gid) {
+  for (Device& device : devices()) {
+    if (device.index_of(gid)) {
+      return &device;
+    }
+  }
+  return nullptr;
+}
+
+Device* device_of(const ibv_context* context) {
+  for (Device& device : devices()) {
+    if (device.context == context) {
+      return &device;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace verbena::rdma_cm
+
+using namespace verbena::rdma_cm;
+
+VERBENA_EXPORT ibv_context** rdma_get_devices(int* num_devices) {
+  const auto all = devices();
+  auto* list = new (std::nothrow) ibv_context* [all.size() + 1] {};
+  if (num_devices != nullptr) {
+    *num_devices = list == nullptr ? 0 : static_cast<int>(all.size());
+  }
+  if (list == nullptr) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  std::ranges::transform(all, list, &Device::context);
+  return list;
+}
+
+VERBENA_EXPORT void rdma_free_devices(ibv_context** list) { delete[] list; }

@@ -1,0 +1,42 @@
+// The devices as the connection manager uses them: each is opened once, when the first program asks
+// for it, and never closed, as programs may go on using contexts that they got from us.
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ports/cm_device.h"
+#include "proto/gid.h"
+#include "verbs/rdma_cm/abi.h"
+
+namespace verbena::rdma_cm {
+
+struct Device {
+  ibv_context* context = nullptr;
+  ports::CmDevice* cm = nullptr;
+  /// Rows of the GID table of RoCE v2, by index.
+  struct Row {
+    Gid gid;
+    std::uint8_t index = 0;
+  };
+  std::vector<Row> gids;
+  ibv_mtu mtu = IBV_MTU_1024;
+  std::uint8_t ack_delay = 0;
+  std::uint8_t responder_resources_max = 0;
+  std::uint8_t initiator_depth_max = 0;
+
+  /// Where queue pairs live whose program brings no protection domain.
+  ibv_pd* pd = nullptr;
+
+  [[nodiscard]] std::optional<std::uint8_t> index_of(const Gid& gid) const;
+};
+
+/// The devices of this process; empty, and the user has been told why, if there is none.
+[[nodiscard]] std::span<Device> devices();
+/// nullptr if no device has that address.
+[[nodiscard]] Device* device_with(const Gid& gid);
+[[nodiscard]] Device* device_of(const ibv_context* context);
+
+}  // namespace verbena::rdma_cm

@@ -1,0 +1,277 @@
+// The queue pair of an identifier: creation, and the transitions that a connection brings.
+
+#include <cstring>
+
+#include "verbs/rdma_cm/cm_id.h"
+#include "verbs/rdma_cm/library.h"
+
+namespace verbena::rdma_cm {
+
+namespace {
+
+/// What Linux asks of queue pairs that the connection manager connects: code 0, 655 ms.
+constexpr std::uint8_t min_rnr_timer = 0;
+
+ibv_ah_attr path_attr(const CmId& id) {
+  ibv_ah_attr attr{};
+  std::memcpy(attr.grh.dgid.raw, id.path.remote.bytes.data(), id.path.remote.bytes.size());
+  attr.grh.flow_label = id.path.flow_label;
+  attr.grh.sgid_index = id.path.gid_index;
+  attr.grh.hop_limit = id.path.hop_limit;
+  attr.grh.traffic_class = id.path.traffic_class;
+  attr.is_global = 1;
+  attr.port_num = id.port_num;
+  return attr;
+}
+
+Errno init_attr(CmId& id, ibv_qp_attr& attr, int& mask) {
+  attr.pkey_index = 0;
+  attr.port_num = id.port_num;
+  mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+  if (id.is_datagram()) {
+    attr.qkey = to_value(id.qkey);
+    mask |= IBV_QP_QKEY;
+    return 0;
+  }
+  attr.qp_access_flags = 0;
+  mask |= IBV_QP_ACCESS_FLAGS;
+  if (id.comm_id != ib::cm::CommId{}) {
+    attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+    if (id.agreement.responder_resources > 0) {
+      attr.qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+    }
+  }
+  return 0;
+}
+
+Errno rtr_attr(CmId& id, ibv_qp_attr& attr, int& mask) {
+  mask = IBV_QP_STATE;
+  if (id.is_datagram()) {
+    return 0;
+  }
+  if (id.agreement.remote_qpn == Qpn{}) {
+    return EINVAL;
+  }
+  attr.ah_attr = path_attr(id);
+  attr.path_mtu = id.path.mtu;
+  attr.dest_qp_num = to_value(id.agreement.remote_qpn);
+  attr.rq_psn = id.agreement.remote_psn.value();
+  mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+  if (id.qp_type == IBV_QPT_RC || id.qp_type == IBV_QPT_XRC_RECV) {
+    attr.max_dest_rd_atomic = id.agreement.responder_resources;
+    attr.min_rnr_timer = min_rnr_timer;
+    mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  }
+  return 0;
+}
+
+Errno rts_attr(CmId& id, ibv_qp_attr& attr, int& mask) {
+  attr.sq_psn = id.is_datagram() ? 0 : id.agreement.local_psn.value();
+  mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+  if (id.qp_type == IBV_QPT_RC || id.qp_type == IBV_QPT_XRC_SEND) {
+    attr.timeout = id.path.ack_timeout;
+    attr.retry_cnt = id.agreement.retry_count;
+    attr.rnr_retry = id.agreement.rnr_retry_count;
+    attr.max_rd_atomic = id.agreement.initiator_depth;
+    mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+  }
+  return 0;
+}
+
+Errno move_qp(CmId& id, ibv_qp_state state) {
+  ibv_qp_attr attr{};
+  attr.qp_state = state;
+  int mask = 0;
+  if (const Errno error = init_qp_attr(id, attr, mask)) {
+    return error;
+  }
+  return ibv_modify_qp(id.qp, &attr, mask);
+}
+
+void destroy_cqs(CmId& id) {
+  if (!id.owns_cqs) {
+    return;
+  }
+  for (ibv_cq** cq : {&id.send_cq, &id.recv_cq}) {
+    if (*cq != nullptr) {
+      ibv_destroy_cq(*cq);
+      *cq = nullptr;
+    }
+  }
+  for (ibv_comp_channel** channel : {&id.send_cq_channel, &id.recv_cq_channel}) {
+    if (*channel != nullptr) {
+      ibv_destroy_comp_channel(*channel);
+      *channel = nullptr;
+    }
+  }
+  id.owns_cqs = false;
+}
+
+/// A completion queue of the identifier's own, with a channel.
+Errno make_cq(CmId& id, std::uint32_t entries, ibv_comp_channel*& channel, ibv_cq*& cq) {
+  channel = ibv_create_comp_channel(id.verbs);
+  if (channel == nullptr) {
+    return errno;
+  }
+  cq = ibv_create_cq(id.verbs, static_cast<int>(entries), &id, channel, 0);
+  return cq == nullptr ? errno : 0;
+}
+
+Errno make_missing_cqs(CmId& id, ibv_qp_init_attr_ex& attr) {
+  // The identifier names what the queue pair uses; those that it made itself it also destroys.
+  const bool own_receive = attr.recv_cq == nullptr && attr.qp_type != IBV_QPT_XRC_SEND;
+  const bool own_send = attr.send_cq == nullptr && attr.qp_type != IBV_QPT_XRC_RECV;
+  if (own_receive) {
+    id.owns_cqs = true;
+    const std::uint32_t entries = attr.cap.max_recv_wr > 0 ? attr.cap.max_recv_wr : 1;
+    if (const Errno error = make_cq(id, entries, id.recv_cq_channel, id.recv_cq)) {
+      return error;
+    }
+    attr.recv_cq = id.recv_cq;
+  }
+  if (own_send) {
+    id.owns_cqs = true;
+    const std::uint32_t entries = attr.cap.max_send_wr > 0 ? attr.cap.max_send_wr : 1;
+    if (const Errno error = make_cq(id, entries, id.send_cq_channel, id.send_cq)) {
+      return error;
+    }
+    attr.send_cq = id.send_cq;
+  }
+  return 0;
+}
+
+}  // namespace
+
+Errno init_qp_attr(CmId& id, ibv_qp_attr& attr, int& mask) {
+  switch (attr.qp_state) {
+    case IBV_QPS_INIT:
+      return init_attr(id, attr, mask);
+    case IBV_QPS_RTR:
+      return rtr_attr(id, attr, mask);
+    case IBV_QPS_RTS:
+      return rts_attr(id, attr, mask);
+    default:
+      return EINVAL;
+  }
+}
+
+Errno make_qp_ready(CmId& id) {
+  // INIT once more, as only now the rights are known.
+  for (const ibv_qp_state state : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
+    if (const Errno error = move_qp(id, state)) {
+      return error;
+    }
+  }
+  return 0;
+}
+
+void make_qp_fail(CmId& id) {
+  if (id.qp != nullptr) {
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_ERR;
+    ibv_modify_qp(id.qp, &attr, IBV_QP_STATE);
+  }
+}
+
+Errno create_qp(CmId& id, ibv_qp_init_attr_ex& attr) {
+  if (id.qp != nullptr || id.verbs == nullptr) {
+    return EINVAL;
+  }
+  if ((attr.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr.pd == nullptr) {
+    attr.comp_mask |= IBV_QP_INIT_ATTR_PD;
+    attr.pd = id.pd;
+  }
+  if (attr.pd == nullptr || attr.pd->context != id.verbs || attr.qp_type != id.qp_type) {
+    return EINVAL;
+  }
+  attr.srq = attr.srq != nullptr ? attr.srq : id.srq;
+  Errno error = make_missing_cqs(id, attr);
+  if (error == 0) {
+    id.qp = ibv_create_qp_ex(id.verbs, &attr);
+    error = id.qp == nullptr ? errno : 0;
+  }
+  if (error == 0) {
+    error = move_qp(id, IBV_QPS_INIT);
+  }
+  if (error == 0 && id.is_datagram()) {
+    error = move_qp(id, IBV_QPS_RTR);
+    error = error != 0 ? error : move_qp(id, IBV_QPS_RTS);
+  }
+  if (error != 0) {
+    if (id.qp != nullptr) {
+      ibv_destroy_qp(id.qp);
+      id.qp = nullptr;
+    }
+    destroy_cqs(id);
+    return error;
+  }
+  id.pd = attr.pd;
+  return 0;
+}
+
+}  // namespace verbena::rdma_cm
+
+using namespace verbena::rdma_cm;
+
+VERBENA_EXPORT int rdma_init_qp_attr(rdma_cm_id* id, ibv_qp_attr* attr, int* mask) {
+  return status(init_qp_attr(CmId::of(id), *attr, *mask));
+}
+
+VERBENA_EXPORT int rdma_create_qp_ex(rdma_cm_id* id, ibv_qp_init_attr_ex* attr) {
+  return guarded([&] { return create_qp(CmId::of(id), *attr); });
+}
+
+VERBENA_EXPORT int rdma_create_qp(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* attr) {
+  return guarded([&]() -> Errno {
+    // The extended struct begins with the members of the plain one.
+    ibv_qp_init_attr_ex extended{};
+    std::memcpy(&extended, attr, sizeof *attr);
+    extended.comp_mask = IBV_QP_INIT_ATTR_PD;
+    extended.pd = pd;
+    const Errno error = create_qp(CmId::of(id), extended);
+    std::memcpy(attr, &extended, sizeof *attr);
+    return error;
+  });
+}
+
+VERBENA_EXPORT void rdma_destroy_qp(rdma_cm_id* base) {
+  CmId& id = CmId::of(base);
+  leave_all_groups(id);
+  ibv_destroy_qp(id.qp);
+  id.qp = nullptr;
+  destroy_cqs(id);
+}
+
+VERBENA_EXPORT int rdma_create_srq(rdma_cm_id* id, ibv_pd* pd, ibv_srq_init_attr* attr) {
+  ibv_pd* used = pd != nullptr ? pd : id->pd;
+  if (id->verbs == nullptr || used == nullptr || used->context != id->verbs) {
+    return status(EINVAL);
+  }
+  id->srq = ibv_create_srq(used, attr);
+  if (id->srq == nullptr) {
+    return -1;
+  }
+  id->pd = used;
+  return 0;
+}
+
+VERBENA_EXPORT int rdma_create_srq_ex(rdma_cm_id* id, ibv_srq_init_attr_ex* attr) {
+  if (id->verbs == nullptr) {
+    return status(EINVAL);
+  }
+  if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attr->pd == nullptr) {
+    attr->comp_mask |= IBV_SRQ_INIT_ATTR_PD;
+    attr->pd = id->pd;
+  }
+  id->srq = ibv_create_srq_ex(id->verbs, attr);
+  if (id->srq == nullptr) {
+    return -1;
+  }
+  id->pd = attr->pd;
+  return 0;
+}
+
+VERBENA_EXPORT void rdma_destroy_srq(rdma_cm_id* id) {
+  ibv_destroy_srq(id->srq);
+  id->srq = nullptr;
+}

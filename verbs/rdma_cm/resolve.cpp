@@ -1,0 +1,291 @@
+// Addresses: binding ports, and finding the device and the path to a destination.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ports/log.h"
+#include "proto/roce/gid.h"
+#include "proto/roce/sport.h"
+#include "verbs/rdma_cm/address.h"
+#include "verbs/rdma_cm/cm_id.h"
+#include "verbs/rdma_cm/library.h"
+
+namespace verbena::rdma_cm {
+
+namespace {
+
+/// The source address and device for a destination.
+struct Local {
+  Device* device = nullptr;
+  Gid gid;
+  /// The destination's GID; another than its address when a loopback address leads to a device
+  /// that has none.
+  Gid remote;
+};
+
+/// An address of this device that a peer of the same family can be reached from; IPv4 otherwise.
+std::optional<Gid> address_like(const Device& device, const sockaddr& address) {
+  const bool wants_v4 = address.sa_family == AF_INET;
+  for (const Device::Row& row : device.gids) {
+    if (roce::ipv4_from_gid(row.gid).has_value() == wants_v4) {
+      return row.gid;
+    }
+  }
+  return device.gids.empty() ? std::nullopt : std::optional(device.gids.front().gid);
+}
+
+/// A loopback address that is no device's own leads to the first device, to itself.
+std::optional<Local> loopback_local() {
+  for (Device& device : devices()) {
+    if (!device.gids.empty()) {
+      const Gid gid = device.gids.front().gid;
+      return Local{&device, gid, gid};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Local> local_for(const CmId& id, const sockaddr& source, const sockaddr& to) {
+  const Gid remote = gid_of(to);
+  if (id.device != nullptr) {
+    const bool itself = is_loopback(to) && !id.device->index_of(remote);
+    return Local{id.device, id.path.local, itself ? id.path.local : remote};
+  }
+  if (source.sa_family != AF_UNSPEC && !is_any(source)) {
+    Device* device = device_with(gid_of(source));
+    return device != nullptr ? std::optional(Local{device, gid_of(source), remote}) : std::nullopt;
+  }
+  if (Device* device = device_with(remote)) {
+    return Local{device, remote, remote};
+  }
+  if (const auto from = source_for(to)) {
+    if (Device* device = device_with(*from)) {
+      return Local{device, *from, remote};
+    }
+  }
+  if (is_loopback(to)) {
+    return loopback_local();
+  }
+  // Groups are reached from anywhere, other hosts from a device that faces a network.
+  for (Device& device : devices()) {
+    const auto gid = address_like(device, to);
+    if (gid && (is_multicast(to) || !device.cm->is_on_this_host(remote))) {
+      return Local{&device, *gid, remote};
+    }
+  }
+  return std::nullopt;
+}
+
+/// One device for each fabric: a port table is shared by all devices of a fabric.
+std::vector<Device*> one_per_fabric() {
+  std::vector<Device*> found;
+  for (Device& device : devices()) {
+    const auto same = [&](const Device* other) {
+      return other->cm->fabric_path() == device.cm->fabric_path();
+    };
+    if (std::ranges::none_of(found, same)) {
+      found.push_back(&device);
+    }
+  }
+  return found;
+}
+
+/// Binds the port of id.source(), on one device or, with any address, in all fabrics.
+Errno bind_port(CmId& id) {
+  ports::ServiceClaim claim{.space = to_value(ib::cm::service_id_of(id.port_space(), 0)),
+                            .port = port_of(id.source()),
+                            .address = gid_of(id.source()),
+                            .reuse = id.reuse_address,
+                            .v6_only = id.v6_only};
+  const std::vector<Device*> on = id.device != nullptr ? std::vector{id.device} : one_per_fabric();
+  for (Device* device : on) {
+    const auto bound = device->cm->bind(claim);
+    if (!bound) {
+      release_bindings(id);
+      return bound.error();
+    }
+    claim.port = bound->port;
+    id.bindings.push_back({device, bound->entry});
+  }
+  set_port(id.source(), claim.port);
+  return 0;
+}
+
+void say_unreachable(const sockaddr& destination) {
+  std::string addresses;
+  for (const Device& device : devices()) {
+    for (const Device::Row& row : device.gids) {
+      const auto v4 = roce::ipv4_from_gid(row.gid);
+      addresses += (addresses.empty() ? "" : ", ") + (v4 ? v4->to_text() : roce::to_text(row.gid));
+    }
+  }
+  ports::report(fmt::format(
+      "no device leads to {}; their addresses are {}. Give one an address of that network "
+      "(VERBENA_ADDRESS, VERBENA_INTERFACE, or --address of `verbena run`)",
+      text_of(destination), addresses));
+}
+
+}  // namespace
+
+void release_bindings(CmId& id) {
+  for (const Binding& binding : id.bindings) {
+    binding.device->cm->release(binding.entry);
+  }
+  id.bindings.clear();
+}
+
+Errno bind_addr(CmId& id, const sockaddr& address) {
+  if (id.state != IdState::idle) {
+    return EINVAL;
+  }
+  if (!is_known_family(address)) {
+    return EAFNOSUPPORT;
+  }
+  const auto old_source = id.route.addr.src_storage;
+  copy_address(id.route.addr.src_storage, address);
+  if (!is_any(address)) {
+    Device* device = device_with(gid_of(address));
+    const auto loopback =
+        device == nullptr && is_loopback(address) ? loopback_local() : std::nullopt;
+    if (device == nullptr && !loopback) {
+      id.route.addr.src_storage = old_source;
+      return is_multicast(address) ? EADDRNOTAVAIL : ENODEV;
+    }
+    id.set_device(device != nullptr ? *device : *loopback->device,
+                  device != nullptr ? gid_of(address) : loopback->gid);
+  }
+  if (const Errno error = bind_port(id)) {
+    return error;
+  }
+  id.state = IdState::bound;
+  return 0;
+}
+
+Errno resolve_addr(CmId& id, const sockaddr* source, const sockaddr& destination) {
+  if (!is_known_family(destination) || (source != nullptr && !is_known_family(*source))) {
+    return EAFNOSUPPORT;
+  }
+  if (id.state != IdState::idle && id.state != IdState::bound) {
+    return EINVAL;
+  }
+  if (id.state == IdState::idle && source != nullptr) {
+    if (const Errno error = bind_addr(id, *source)) {
+      return error;
+    }
+  }
+  copy_address(id.route.addr.dst_storage, destination);
+  const auto local = local_for(id, id.source(), destination);
+  if (!local) {
+    say_unreachable(destination);
+    const std::lock_guard guard(library_mutex());
+    id.push(RDMA_CM_EVENT_ADDR_ERROR, -EHOSTUNREACH);
+    return 0;
+  }
+  const bool bound = id.state == IdState::bound;
+  const std::uint16_t port = bound ? port_of(id.source()) : 0;
+  const bool is_v4 = destination.sa_family == AF_INET;
+  // A loopback address that led to another device stays what both programs call it.
+  const Gid named = is_loopback(destination) ? gid_of(destination) : local->gid;
+  if (!bound || is_any(id.source())) {
+    write_address(id.route.addr.src_storage, named, is_v4, port);
+  }
+  id.set_device(*local->device, local->gid);
+  id.path.remote = local->remote;
+  if (!bound) {
+    if (const Errno error = bind_port(id)) {
+      return error;
+    }
+  }
+  id.state = IdState::addr_resolved;
+  id.publish_path();
+  const std::lock_guard guard(library_mutex());
+  id.push(RDMA_CM_EVENT_ADDR_RESOLVED);
+  return 0;
+}
+
+Errno resolve_route(CmId& id) {
+  if (id.state != IdState::addr_resolved) {
+    return EINVAL;
+  }
+  // As Linux computes it, so that the UDP source port follows (notes of
+  // drivers/infiniband/core/cma.c: cma_get_roce_udp_flow_label).
+  constexpr std::uint32_t flow_label_mask = 0xF'FFFF;
+  id.path.flow_label =
+      (std::uint32_t{port_of(id.source())} * 31 + port_of(id.destination())) & flow_label_mask;
+  id.path.traffic_class = id.tos;
+  if (id.ack_timeout_option) {
+    id.path.ack_timeout = *id.ack_timeout_option;
+  }
+  id.state = IdState::route_resolved;
+  id.publish_path();
+  const std::lock_guard guard(library_mutex());
+  id.push(RDMA_CM_EVENT_ROUTE_RESOLVED);
+  return 0;
+}
+
+}  // namespace verbena::rdma_cm
+
+using namespace verbena::rdma_cm;
+
+VERBENA_EXPORT int rdma_bind_addr(rdma_cm_id* id, sockaddr* address) {
+  return guarded([&] { return bind_addr(CmId::of(id), *address); });
+}
+
+VERBENA_EXPORT int rdma_resolve_addr(rdma_cm_id* base, sockaddr* source, sockaddr* destination,
+                                     int /*timeout_ms*/) {
+  return guarded([&]() -> Errno {
+    CmId& id = CmId::of(base);
+    const Errno error = resolve_addr(id, source, *destination);
+    return error != 0 ? error : id.complete();
+  });
+}
+
+VERBENA_EXPORT int rdma_resolve_route(rdma_cm_id* base, int /*timeout_ms*/) {
+  return guarded([&]() -> Errno {
+    CmId& id = CmId::of(base);
+    const Errno error = resolve_route(id);
+    return error != 0 ? error : id.complete();
+  });
+}
+
+VERBENA_EXPORT __be16 rdma_get_src_port(rdma_cm_id* id) {
+  const sockaddr& address = CmId::of(id).source();
+  return is_known_family(address) ? htons(port_of(address)) : 0;
+}
+
+VERBENA_EXPORT __be16 rdma_get_dst_port(rdma_cm_id* id) {
+  const sockaddr& address = CmId::of(id).destination();
+  return is_known_family(address) ? htons(port_of(address)) : 0;
+}
+
+VERBENA_EXPORT int rdma_set_option(rdma_cm_id* base, int level, int name, void* value,
+                                   std::size_t length) {
+  CmId& id = CmId::of(base);
+  if (level != RDMA_OPTION_ID) {
+    // Paths are ours to find; what a program brings from elsewhere can't be another one.
+    return status(level == RDMA_OPTION_IB && name == RDMA_OPTION_IB_PATH ? EOPNOTSUPP : ENOSYS);
+  }
+  const bool is_byte = name == RDMA_OPTION_ID_TOS || name == RDMA_OPTION_ID_ACK_TIMEOUT;
+  if (length != (is_byte ? sizeof(std::uint8_t) : sizeof(int))) {
+    return status(EINVAL);
+  }
+  const int number =
+      is_byte ? *static_cast<const std::uint8_t*>(value) : *static_cast<const int*>(value);
+  switch (name) {
+    case RDMA_OPTION_ID_TOS:
+      id.tos = static_cast<std::uint8_t>(number);
+      return 0;
+    case RDMA_OPTION_ID_REUSEADDR:
+      id.reuse_address = number != 0;
+      return id.state == IdState::idle ? 0 : status(EINVAL);
+    case RDMA_OPTION_ID_AFONLY:
+      id.v6_only = number != 0;
+      return id.state == IdState::idle ? 0 : status(EINVAL);
+    case RDMA_OPTION_ID_ACK_TIMEOUT:
+      id.ack_timeout_option = static_cast<std::uint8_t>(number & 31);
+      return 0;
+    default:
+      return status(ENOSYS);
+  }
+}
