@@ -25,7 +25,8 @@ def compiled(name: str) -> str:
         fresh = BINARIES / f"{name}.{os.getpid()}"
         done = subprocess.run(
             ["gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", str(source), "-o",
-             str(fresh), "-libverbs", "-ldl"], capture_output=True, text=True, check=False)
+             str(fresh), "-Wl,--as-needed", "-libverbs", "-lrdmacm", "-ldl"],
+            capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         fresh.replace(binary)
     return str(binary)

@@ -8,32 +8,28 @@ import subprocess
 
 import pytest
 
-import hosts
-from program import Program
-
-NOBODY_LISTENS = "nobody listens on port"
-ATTEMPTS = 200
+from programs import compiled
+from rdmacm import connect
 
 
-def connect(host: hosts.Host, server: Program, *client: str, **how) -> Program:
-    """Runs a client to its end. A server doesn't tell from when on it listens, so a client that is
-    told that nobody does tries again."""
-    for _ in range(ATTEMPTS):
-        program = host.run(*client, **how)
-        if NOBODY_LISTENS not in program.err:
-            assert program.status == 0, f"{program.report()}\n{server.report()}"
-            return program
-        assert server.is_running(), server.report()
-    raise AssertionError(f"the server never listened\n{server.report()}")
-
-
-def test_rping(host):
-    server = host.start("rping", "-s", "-a", "127.0.0.1", "-p", str(host.free_port()), "-C", "10",
-                        "-v")
-    port = server.command[server.command.index("-p") + 1]
-    connect(host, server, "rping", "-c", "-a", "127.0.0.1", "-p", port, "-C", "10", "-v")
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "127.0.0.2"])
+def test_rping(host, address):
+    port = str(host.free_port())
+    server = host.start("rping", "-s", "-a", address, "-p", port, "-C", "10", "-v")
+    connect(host, server, "rping", "-c", "-a", address, "-p", port, "-C", "10", "-v")
     server.wait()
     assert server.out.count("server ping data: rdma-ping-") == 10, server.report()
+
+
+@pytest.mark.parametrize("bound,address", [("0.0.0.0", "127.0.0.1"), ("::", "127.0.0.1"),
+                                           ("::", "::1")])
+def test_a_server_on_any_address(host, bound, address):
+    """One on any IPv6 address serves IPv4 as well, as with sockets."""
+    port = str(host.free_port())
+    server = host.start("rping", "-s", "-a", bound, "-p", port, "-C", "1", "-v")
+    connect(host, server, "rping", "-c", "-a", address, "-p", port, "-C", "1")
+    server.wait()
+    assert server.out.count("server ping data: rdma-ping-") == 1, server.report()
 
 
 def test_rping_ten_thousand_times(host):
@@ -120,7 +116,41 @@ def test_cmtime(host):
     connect(host, server, "cmtime", "-s", "127.0.0.1", "-c", "50", "-p", port)
 
 
-@pytest.mark.parametrize("tool", ["ib_send_bw", "ib_write_bw", "ib_read_lat"])
+def test_qperf(host):
+    port = str(host.free_port())
+    server = host.start("qperf", "-lp", port)
+    host.wait_for_listener(server, int(port))
+    for test in ["rc_lat", "rc_bw", "rc_rdma_write_bw"]:
+        client = host.run("qperf", "-lp", port, "127.0.0.1", "-t", "1", "-cm1", test).succeed()
+        assert re.search(r"(latency|bw) +=", client.out), client.report()
+
+
+@pytest.mark.parametrize("check", [[], ["-c"]])
+def test_libfabric(host, check):
+    control = host.free_port()
+    server = host.start("fi_pingpong", "-p", "verbs", "-e", "msg", "-I", "20", *check, "-B",
+                        str(control))
+    host.wait_for_listener(server, control)
+    client = host.run("fi_pingpong", "-p", "verbs", "-e", "msg", "-I", "20", *check, "-P",
+                      str(control), "127.0.0.1").succeed()
+    server.succeed()
+    assert re.search(r"^1m +20 ", client.out, re.M), client.report()
+
+
+def test_mckey(host):
+    """A sender and a receiver of a multicast group."""
+    common = ["stdbuf", "-oL", "mckey", "-m", "239.77.1.1", "-b", "127.0.0.1", "-C", "20", "-S",
+              "200"]
+    receiver = host.start(*common)
+    receiver.wait_for_output("receiving data transfers")
+    sender = host.start(*common, "-s")
+    sender.succeed()
+    receiver.succeed()
+    assert "data transfers complete" in receiver.out, receiver.report()
+
+
+@pytest.mark.parametrize("tool", ["ib_send_bw", "ib_send_lat", "ib_write_bw", "ib_write_lat",
+                                  "ib_read_bw", "ib_read_lat"])
 def test_perftest_connects_through_the_communication_manager(host, tool):
     port = str(host.free_port())
     common = [tool, "-R", "-n", "100", "-F", "-p", port]
@@ -132,9 +162,8 @@ def test_perftest_connects_through_the_communication_manager(host, tool):
 def test_wireshark_names_the_exchange(host, tmp_path):
     capture = tmp_path / "client.pcapng"
     port = str(host.free_port())
-    server = host.start("rping", "-s", "-a", "127.0.0.1", "-p", port, "-P")
-    connect(host, server, "rping", "-c", "-a", "127.0.0.1", "-p", port, "-C", "1")
-    connect(host, server, "rping", "-c", "-a", "127.0.0.1", "-p", port, "-C", "1",
+    server = host.start(compiled("cm_cycles"), "listen", port, "1")
+    connect(host, server, compiled("cm_cycles"), "connect", "127.0.0.1", port, "1", "1",
             options=["--capture", str(capture)])
     shown = subprocess.run(["tshark", "-r", capture, "-Y", "infiniband.mad"], capture_output=True,
                            text=True, check=True).stdout

@@ -59,9 +59,21 @@ void fill_kind(rdma_addrinfo& info, const rdma_addrinfo* hints, const addrinfo& 
   }
 }
 
+/// The kind and the destination are those of the hints: nothing needs to be looked up.
+void repeat_hints(const rdma_addrinfo& hints, rdma_addrinfo& info) {
+  info.ai_flags = hints.ai_flags;
+  info.ai_family = hints.ai_family;
+  info.ai_port_space = hints.ai_port_space;
+  info.ai_qp_type = hints.ai_qp_type;
+  if (hints.ai_dst_addr != nullptr) {
+    info.ai_dst_addr = duplicate(*hints.ai_dst_addr, hints.ai_dst_len);
+    info.ai_dst_len = hints.ai_dst_len;
+  }
+}
+
 /// 0, or what getaddrinfo() returns.
-int get_address_info(const char* node, const char* service, const rdma_addrinfo* hints,
-                     rdma_addrinfo& info) {
+int look_up(const char* node, const char* service, const rdma_addrinfo* hints,
+            rdma_addrinfo& info) {
   const addrinfo translated = translate(hints);
   addrinfo* list = nullptr;
   if (const int error = getaddrinfo(node, service, &translated, &list)) {
@@ -75,12 +87,25 @@ int get_address_info(const char* node, const char* service, const rdma_addrinfo*
     info.ai_src_addr = address;
     info.ai_src_len = found->ai_addrlen;
     info.ai_src_canonname = name;
-    return 0;
+  } else {
+    info.ai_dst_addr = address;
+    info.ai_dst_len = found->ai_addrlen;
+    info.ai_dst_canonname = name;
   }
-  info.ai_dst_addr = address;
-  info.ai_dst_len = found->ai_addrlen;
-  info.ai_dst_canonname = name;
-  if (hints != nullptr && hints->ai_src_addr != nullptr) {
+  return 0;
+}
+
+/// 0, or what getaddrinfo() returns.
+int get_address_info(const char* node, const char* service, const rdma_addrinfo* hints,
+                     rdma_addrinfo& info) {
+  if (node != nullptr || service != nullptr) {
+    if (const int error = look_up(node, service, hints, info)) {
+      return error;
+    }
+  } else {
+    repeat_hints(*hints, info);
+  }
+  if (info.ai_src_addr == nullptr && hints != nullptr && hints->ai_src_addr != nullptr) {
     info.ai_src_addr = duplicate(*hints->ai_src_addr, hints->ai_src_len);
     info.ai_src_len = hints->ai_src_len;
   }

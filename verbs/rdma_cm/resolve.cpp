@@ -35,12 +35,16 @@ std::optional<Gid> address_like(const Device& device, const sockaddr& address) {
   return device.gids.empty() ? std::nullopt : std::optional(device.gids.front().gid);
 }
 
-/// A loopback address that is no device's own leads to the first device, to itself.
-std::optional<Local> loopback_local() {
+/// Whether the kernel has that address, or would send to it by the loopback interface.
+bool is_of_this_host(const sockaddr& address) {
+  return is_loopback(address) || (!is_any(address) && source_for(address) == gid_of(address));
+}
+
+/// An address of this host that is no device's leads to the first device, to itself.
+std::optional<Local> loopback_local(const sockaddr& address) {
   for (Device& device : devices()) {
-    if (!device.gids.empty()) {
-      const Gid gid = device.gids.front().gid;
-      return Local{&device, gid, gid};
+    if (const auto gid = address_like(device, address)) {
+      return Local{&device, *gid, *gid};
     }
   }
   return std::nullopt;
@@ -49,7 +53,7 @@ std::optional<Local> loopback_local() {
 std::optional<Local> local_for(const CmId& id, const sockaddr& source, const sockaddr& to) {
   const Gid remote = gid_of(to);
   if (id.device != nullptr) {
-    const bool itself = is_loopback(to) && !id.device->index_of(remote);
+    const bool itself = !id.device->index_of(remote) && is_of_this_host(to);
     return Local{id.device, id.path.local, itself ? id.path.local : remote};
   }
   if (source.sa_family != AF_UNSPEC && !is_any(source)) {
@@ -59,13 +63,13 @@ std::optional<Local> local_for(const CmId& id, const sockaddr& source, const soc
   if (Device* device = device_with(remote)) {
     return Local{device, remote, remote};
   }
+  if (is_of_this_host(to)) {
+    return loopback_local(to);
+  }
   if (const auto from = source_for(to)) {
     if (Device* device = device_with(*from)) {
       return Local{device, *from, remote};
     }
-  }
-  if (is_loopback(to)) {
-    return loopback_local();
   }
   // Groups are reached from anywhere, other hosts from a device that faces a network.
   for (Device& device : devices()) {
@@ -95,7 +99,7 @@ std::vector<Device*> one_per_fabric() {
 Errno bind_port(CmId& id) {
   ports::ServiceClaim claim{.space = to_value(ib::cm::service_id_of(id.port_space(), 0)),
                             .port = port_of(id.source()),
-                            .address = gid_of(id.source()),
+                            .address = id.device != nullptr ? id.path.local : gid_of(id.source()),
                             .reuse = id.reuse_address,
                             .v6_only = id.v6_only};
   const std::vector<Device*> on = id.device != nullptr ? std::vector{id.device} : one_per_fabric();
@@ -147,7 +151,7 @@ Errno bind_addr(CmId& id, const sockaddr& address) {
   if (!is_any(address)) {
     Device* device = device_with(gid_of(address));
     const auto loopback =
-        device == nullptr && is_loopback(address) ? loopback_local() : std::nullopt;
+        device == nullptr && is_of_this_host(address) ? loopback_local(address) : std::nullopt;
     if (device == nullptr && !loopback) {
       id.route.addr.src_storage = old_source;
       return is_multicast(address) ? EADDRNOTAVAIL : ENODEV;
@@ -185,8 +189,8 @@ Errno resolve_addr(CmId& id, const sockaddr* source, const sockaddr& destination
   const bool bound = id.state == IdState::bound;
   const std::uint16_t port = bound ? port_of(id.source()) : 0;
   const bool is_v4 = destination.sa_family == AF_INET;
-  // A loopback address that led to another device stays what both programs call it.
-  const Gid named = is_loopback(destination) ? gid_of(destination) : local->gid;
+  // An address of this host that led to a device of another stays what both programs call it.
+  const Gid named = local->gid == local->remote ? gid_of(destination) : local->gid;
   if (!bound || is_any(id.source())) {
     write_address(id.route.addr.src_storage, named, is_v4, port);
   }
