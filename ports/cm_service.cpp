@@ -25,6 +25,9 @@ using ib::cm::Event;
 constexpr Duration look_interval = 200ms;
 /// When the send queue was full, it is tried again so soon.
 constexpr Duration send_retry_interval = 1ms;
+/// For how long a request waits for somebody who listens, and how many may.
+constexpr Duration patience_with_listeners = 100ms;
+constexpr std::size_t unclaimed_max = 1024;
 /// Where the number of the slot is in a communication ID.
 constexpr unsigned slot_shift = 24;
 
@@ -151,7 +154,8 @@ void CmService::wake() {
 }
 
 Time CmService::next_deadline() const {
-  return std::min({agent_.next_timeout(), next_look_, next_send_attempt_});
+  const Time refusal = unclaimed_.empty() ? time_never : unclaimed_.front().deadline;
+  return std::min({agent_.next_timeout(), next_look_, next_send_attempt_, refusal});
 }
 
 void CmService::thread_main() {
@@ -164,6 +168,7 @@ void CmService::thread_main() {
       gsi_.receive_all(*this);
       const Time now = Engine::now();
       agent_.on_timer(now);
+      refuse_requests(now);
       look_after_peers(now);
       let_effects_out();
       wake_time_ = next_deadline();
@@ -176,14 +181,33 @@ void CmService::thread_main() {
 }
 
 void CmService::on_mad(const ib::cm::Route& route, ByteView mad) {
-  if (agent_.on_mad(Engine::now(), route, mad) != ib::cm::MadVerdict::no_listener) {
+  const Time now = Engine::now();
+  if (agent_.on_mad(now, route, mad) != ib::cm::MadVerdict::no_listener ||
+      unclaimed_.size() >= unclaimed_max) {
     return;
   }
-  const auto envelope = ib::cm::parse(mad);
-  const auto* req = std::get_if<ib::cm::Req>(&envelope->message);
-  const auto* sidr = std::get_if<ib::cm::SidrReq>(&envelope->message);
-  if (is_to_refuse(route, req != nullptr ? req->service_id : sidr->service_id)) {
-    agent_.refuse(route, mad);
+  Unclaimed& request = unclaimed_.emplace_back();
+  request.deadline = now + patience_with_listeners;
+  request.route = route;
+  copy_bytes(request.mad, mad.first(request.mad.size()));
+}
+
+void CmService::claim_requests() {
+  std::erase_if(unclaimed_, [&](const Unclaimed& request) {
+    return agent_.on_mad(Engine::now(), request.route, request.mad) !=
+           ib::cm::MadVerdict::no_listener;
+  });
+}
+
+void CmService::refuse_requests(Time now) {
+  for (; !unclaimed_.empty() && unclaimed_.front().deadline <= now; unclaimed_.pop_front()) {
+    const Unclaimed& request = unclaimed_.front();
+    const auto envelope = ib::cm::parse(request.mad);
+    const auto* req = std::get_if<ib::cm::Req>(&envelope->message);
+    const auto* sidr = std::get_if<ib::cm::SidrReq>(&envelope->message);
+    if (is_to_refuse(request.route, req != nullptr ? req->service_id : sidr->service_id)) {
+      agent_.refuse(request.route, request.mad);
+    }
   }
 }
 
@@ -252,7 +276,10 @@ Result<ServiceTable::Bound, int> CmService::bind(const ServiceClaim& claim) {
 
 void CmService::listen(ib::cm::ServiceId service, const std::optional<Gid>& address,
                        std::uintptr_t cookie) {
-  with_agent([&](Agent& agent, Time) { agent.listen(cookie, service, address); });
+  with_agent([&](Agent& agent, Time) {
+    agent.listen(cookie, service, address);
+    claim_requests();
+  });
 }
 
 int CmService::announce(ServiceEntryId entry) {

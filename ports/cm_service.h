@@ -4,6 +4,8 @@
 // a copy of every MAD. Communication IDs carry the number of their process's slot in the fabric, so
 // everybody knows what is not his own. A request for a service that nobody of this host listens on
 // is refused by exactly one: the process with the lowest slot of those that have a QP1 there.
+// Before that everybody waits a moment: a program that has just started, or that ends one listener
+// and begins the next, is about to listen, and its peer needn't know how fast we are.
 //
 // One thread does what comes by itself: MADs that arrive, timeouts, and every now and then a look
 // whether the peers on this host are still alive. A kernel would end a dead process's connections;
@@ -80,6 +82,9 @@ class CmService final : public CmDevice, private MadHandler {
   void hand_over_events();
 
   void on_mad(const ib::cm::Route& route, ByteView mad) override;
+  /// Gives those that have waited to a listener that is new, or refuses them in the end.
+  void claim_requests();
+  void refuse_requests(Time now);
   /// Whether it is on us to say that nobody listens.
   [[nodiscard]] bool is_to_refuse(const ib::cm::Route& route, ib::cm::ServiceId service);
   void look_after_peers(Time now);
@@ -101,6 +106,14 @@ class CmService final : public CmDevice, private MadHandler {
   /// What the send queue had no room for.
   std::deque<ib::cm::Outgoing> waiting_;
   Time next_send_attempt_ = time_never;
+
+  /// Requests that nobody listens for, in the order of their deadlines.
+  struct Unclaimed {
+    Time deadline;
+    ib::cm::Route route;
+    ib::cm::Mad mad;
+  };
+  std::deque<Unclaimed> unclaimed_;
 
   /// In which of its lives a peer's slot of the fabric was when the peer named itself.
   std::map<ib::cm::CommId, SlotLife> lives_;

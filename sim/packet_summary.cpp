@@ -2,10 +2,29 @@
 
 #include <fmt/format.h>
 
+#include "proto/ib_bth/cm/messages.h"
+#include "proto/ib_bth/cm/reject_reason.h"
 #include "proto/ib_bth/packet.h"
 #include "proto/roce/decap.h"
 
 namespace verbena::sim {
+
+namespace {
+
+std::string connection_message_of(ByteView payload) {
+  const auto envelope = ib::cm::parse(payload);
+  if (!envelope) {
+    return {};
+  }
+  const auto name = [](const auto& message) { return ib::cm::name_of(message.attribute); };
+  std::string text = fmt::format("CM {}", std::visit(name, envelope->message));
+  if (const auto* rej = std::get_if<ib::cm::Rej>(&envelope->message)) {
+    text += fmt::format(" ({})", ib::cm::describe(rej->reason));
+  }
+  return text;
+}
+
+}  // namespace
 
 PacketSummary summarize(ByteView frame) {
   PacketSummary summary;
@@ -24,6 +43,9 @@ PacketSummary summarize(ByteView frame) {
   summary.is_transport = true;
   summary.fields = ib::parse_fields(*packet);
   summary.payload_bytes = static_cast<std::uint32_t>(packet->payload().size());
+  if (summary.fields.dest_qpn == qpn_gsi) {
+    summary.connection_message = connection_message_of(packet->payload());
+  }
   return summary;
 }
 
@@ -76,6 +98,9 @@ std::string describe(const PacketSummary& packet) {
   }
   const ib::OpcodeInfo& info = packet.info();
   const ib::PacketFields& fields = packet.fields;
+  if (!packet.connection_message.empty()) {
+    return packet.connection_message + (packet.icrc_is_good ? "" : " (ICRC wrong)");
+  }
   std::string text = fmt::format("{} psn={}", short_name(packet), fields.psn.value());
   if (packet.payload_bytes > 0) {
     text += fmt::format(" payload={}", packet.payload_bytes);

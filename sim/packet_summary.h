@@ -22,6 +22,8 @@ struct PacketSummary {
   ib::PacketFields fields;
   std::uint32_t payload_bytes = 0;
   std::uint32_t frame_bytes = 0;
+  /// Of a connection manager's message: its name, and of a rejection why.
+  std::string connection_message;
 
   [[nodiscard]] const ib::OpcodeInfo& info() const { return ib::opcode_info(fields.opcode); }
 };

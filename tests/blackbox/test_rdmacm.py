@@ -175,3 +175,6 @@ def test_wireshark_names_the_exchange(host, tmp_path):
     requests = [packet["mad"] for packet in map(json.loads, dumped)
                 if packet.get("mad", {}).get("message") == "CM ConnectRequest"]
     assert requests and requests[0]["max_cm_retries"] == 15
+    drawn = host.verbena_command("timeline", str(capture)).succeed().out
+    places = [drawn.index(f"CM {name}") for name in dict.fromkeys(names)]
+    assert places == sorted(places), drawn

@@ -17,6 +17,7 @@ import hosts
 # Where Debian's python3-pyverbs puts the suite, most of it compressed.
 SUITE = pathlib.Path("/usr/share/doc/rdma-core/tests")
 PASSING = pathlib.Path(__file__).with_name("pyverbs_passing.txt")
+RUNNER = pathlib.Path(__file__).with_name("tools") / "run_pyverbs.py"
 TIMEOUT_S = 300.0
 
 # "test_pd (tests.test_pd.PDTest.test_pd)", perhaps a line of description, " ... ok"; lines of the
@@ -41,8 +42,8 @@ def suite(tmp_path) -> pathlib.Path:
 
 
 def test_pyverbs_suite(host, suite):
-    program = host.run("/usr/bin/python3", str(suite / "run_tests.py"), "--dev", "verbena0", "-v",
-                       timeout_s=TIMEOUT_S).succeed()
+    program = host.run("/usr/bin/python3", str(RUNNER), str(suite), hosts.LOOPBACK, "--dev",
+                       "verbena0", "-v", timeout_s=TIMEOUT_S).succeed()
     results = dict(RESULT.findall(program.err))
     announced = int(re.search(r"^Ran (\d+) tests", program.err, re.M)[1])
     assert len(results) == announced, program.report()

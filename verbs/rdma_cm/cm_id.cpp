@@ -7,6 +7,7 @@
 #include <boost/endian/conversion.hpp>
 #include <cstring>
 
+#include "ports/sys.h"
 #include "verbs/rdma_cm/address.h"
 #include "verbs/rdma_cm/library.h"
 
@@ -42,6 +43,7 @@ CmId::CmId(EventChannel* event_channel, void* user_context, rdma_port_space spac
   context = user_context;
   ps = space;
   qp_type = type;
+  agreement.local_psn = Psn(static_cast<std::uint32_t>(ports::sys::random_bits()));
 }
 
 CmId::~CmId() {

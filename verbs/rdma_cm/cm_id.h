@@ -57,6 +57,7 @@ struct Path {
 struct Agreement {
   Qpn remote_qpn{};
   Psn remote_psn;
+  /// Ours is there from the beginning: a program may move its queue pair to RTS before it accepts.
   Psn local_psn;
   std::uint8_t responder_resources = 0;
   std::uint8_t initiator_depth = 0;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ports/sys.h"
 #include "verbs/rdma_cm/address.h"
 #include "verbs/rdma_cm/cm_id.h"
 #include "verbs/rdma_cm/library.h"
@@ -22,8 +21,6 @@ constexpr std::uint8_t retry_count_default = 7;
 constexpr std::uint8_t rnr_retry_count_default = 7;
 /// Linux's default limit of waiting connection requests.
 constexpr std::uint32_t backlog_max = 1024;
-
-Psn random_psn() { return Psn(static_cast<std::uint32_t>(ports::sys::random_bits())); }
 
 ByteView private_data_of(const CmId& id, const rdma_conn_param* param) {
   if (param != nullptr && param->private_data != nullptr && param->private_data_len > 0) {
@@ -85,7 +82,6 @@ Errno connect_datagram(CmId& id, const rdma_conn_param* param) {
 Errno connect_stream(CmId& id, const rdma_conn_param* param) {
   Agreement& agreed = id.agreement;
   Device& device = *id.device;
-  agreed.local_psn = random_psn();
   agreed.responder_resources =
       depth(param != nullptr ? param->responder_resources : 0xFF, device.responder_resources_max);
   agreed.initiator_depth =
@@ -173,7 +169,6 @@ Errno accept_stream(CmId& id, const rdma_conn_param* param) {
   agreed.initiator_depth =
       choose(agreed.initiator_depth, param != nullptr ? param->initiator_depth : 0xFF,
              id.device->initiator_depth_max);
-  agreed.local_psn = random_psn();
   if (id.qp != nullptr) {
     if (const Errno error = make_qp_ready(id)) {
       return error;

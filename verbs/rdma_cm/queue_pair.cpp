@@ -69,7 +69,7 @@ Errno rts_attr(CmId& id, ibv_qp_attr& attr, int& mask) {
   attr.sq_psn = id.is_datagram() ? 0 : id.agreement.local_psn.value();
   mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
   if (id.qp_type == IBV_QPT_RC || id.qp_type == IBV_QPT_XRC_SEND) {
-    attr.timeout = id.path.ack_timeout;
+    attr.timeout = id.ack_timeout_option.value_or(id.path.ack_timeout);
     attr.retry_cnt = id.agreement.retry_count;
     attr.rnr_retry = id.agreement.rnr_retry_count;
     attr.max_rd_atomic = id.agreement.initiator_depth;
