@@ -135,9 +135,11 @@ class CaptureReading {
     start_ = start_.value_or(*packet.time);
     const Duration at = *packet.time - *start_;
     std::string bytes(reinterpret_cast<const char*>(packet.frame.data()), packet.frame.size());
-    if (packet.direction == pcap::Direction::inbound) {
-      saw_inbound_ = true;
+    const bool inbound = packet.direction == pcap::Direction::inbound;
+    if (inbound) {
       if (const auto sent = under_way_.find(bytes); sent != under_way_.end()) {
+        // Of a connection manager's message its sender gets a copy, too: that says nothing.
+        saw_both_ends_ |= summary.fields.dest_qpn != qpn_gsi;
         Timeline::Arrow& arrow = timeline_.arrows[sent->second];
         arrow.arrived = at;
         arrow.fate = comments_of(packet);
@@ -150,14 +152,16 @@ class CaptureReading {
       return;
     }
     Timeline::Arrow arrow;
-    arrow.from = column(summary.source);
-    arrow.to = column(summary.destination);
+    // Both ends may have one address, being programs of one host: ours, and the other one.
+    const bool one_host = summary.source == summary.destination;
+    arrow.from = column(summary.source, one_host && inbound);
+    arrow.to = column(summary.destination, one_host && !inbound);
     arrow.sent = at;
     arrow.label = describe(summary);
     arrow.style = style_of(summary);
     arrow.why = comments_of(packet);
     arrow.is_again = arrow.why.find("retransmission") != std::string::npos;
-    if (packet.direction == pcap::Direction::inbound) {
+    if (inbound) {
       arrow.arrived = at;
     } else {
       // The same bytes again: a retransmission, so the one before didn't arrive.
@@ -176,7 +180,7 @@ class CaptureReading {
       lost_.push_back(index);
     }
     for (const std::size_t index : lost_) {
-      timeline_.arrows[index].is_lost = saw_inbound_;
+      timeline_.arrows[index].is_lost = saw_both_ends_;
     }
     return std::move(timeline_);
   }
@@ -190,11 +194,13 @@ class CaptureReading {
     return text;
   }
 
-  std::size_t column(const Gid& gid) {
-    const auto [found, is_new] = columns_.emplace(gid, timeline_.columns.size());
+  std::size_t column(const Gid& gid, bool is_peer) {
+    const auto [found, is_new] =
+        columns_.emplace(std::pair(gid, is_peer), timeline_.columns.size());
     if (is_new) {
       const auto ipv4 = roce::ipv4_from_gid(gid);
-      timeline_.columns.push_back(ipv4 ? ipv4->to_text() : roce::to_text(gid));
+      timeline_.columns.push_back((ipv4 ? ipv4->to_text() : roce::to_text(gid)) +
+                                  (is_peer ? " (peer)" : ""));
     }
     return found->second;
   }
@@ -202,8 +208,8 @@ class CaptureReading {
   std::size_t arrows_max_;
   Timeline timeline_;
   std::optional<pcap::UnixTime> start_;
-  bool saw_inbound_ = false;
-  std::map<Gid, std::size_t> columns_;
+  bool saw_both_ends_ = false;
+  std::map<std::pair<Gid, bool>, std::size_t> columns_;
   /// Frames sent and not seen to arrive, by their bytes; and those given up.
   std::map<std::string, std::size_t> under_way_;
   std::vector<std::size_t> lost_;
