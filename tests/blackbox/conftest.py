@@ -13,7 +13,7 @@ PROGRAMS = {
     "ibverbs-utils": ["ibv_devices", "ibv_devinfo", "ibv_rc_pingpong", "ibv_srq_pingpong",
                       "ibv_xsrq_pingpong", "ibv_asyncwatch"],
     "rdmacm-utils": ["rping", "ucmatose", "udaddy", "rdma_server", "rdma_client", "cmtime",
-                     "mckey"],
+                     "mckey", "rstream", "rcopy", "riostream", "udpong"],
     "perftest": ["ib_send_bw", "ib_send_lat", "ib_write_bw", "ib_write_lat", "ib_read_bw",
                  "ib_read_lat", "ib_atomic_bw", "ib_atomic_lat"],
     "qperf": ["qperf"],
@@ -22,6 +22,7 @@ PROGRAMS = {
     "util-linux": ["setpriv", "unshare"],
     "iproute2": ["ip", "tc"],
     "iperf3": ["iperf3"],
+    "curl": ["curl"],
     "ucx-utils": ["ucx_perftest"],
 }
 

@@ -1,0 +1,112 @@
+"""rsockets: programs of rdma-core's, and plain socket programs with rdma-core's librspreload.so in
+front of libc, over the emulated NIC."""
+
+from __future__ import annotations
+
+import hashlib
+import pathlib
+import sys
+
+import pytest
+
+import hosts
+from pcapng_frames import read_frames
+from programs import compiled
+from rdmacm import connect
+
+PRELOAD = pathlib.Path("/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so")
+CLIENT_PROGRAM = """
+import socket, sys
+peer = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+peer.sendall(b"verbena" * int(sys.argv[2]))
+peer.shutdown(socket.SHUT_WR)
+total = 0
+while data := peer.recv(65536):
+    total += len(data)
+print("echoed", total, "bytes by", peer.getpeername()[0])
+"""
+
+
+def with_sockets(host: hosts.Host, *command: str, **how):
+    """A plain socket program; the preloaded library needs no more than ours in its place."""
+    return host.start("env", f"LD_PRELOAD={PRELOAD}", *command, **how)
+
+
+@pytest.mark.parametrize("way", ["b", "n", "a"])
+def test_rstream(host, way):
+    """Blocking calls, calls that don't block, and poll(); each checks every byte."""
+    for size in [1, 64, 4096, 300_000]:
+        port = str(host.free_port())
+        common = ["rstream", "-p", port, "-T", way, "-T", "v", "-S", str(size), "-C", "20", "-I",
+                  "2"]
+        server = host.start(*common)
+        connect(host, server, *common, "-s", "127.0.0.1")
+        server.succeed()
+
+
+def test_rstream_with_small_buffers(host):
+    """Credits and room run out all the time."""
+    port = str(host.free_port())
+    common = ["rstream", "-p", port, "-T", "v", "-B", "2048", "-S", "100000", "-C", "5", "-I", "2"]
+    server = host.start(*common)
+    connect(host, server, *common, "-s", "127.0.0.1")
+    server.succeed()
+
+
+def test_rcopy(host, tmp_path):
+    source = tmp_path / "source"
+    source.write_bytes(hashlib.shake_256(b"rcopy").digest(5_000_011))
+    target = tmp_path / "target"
+    port = str(host.free_port())
+    server = host.start("rcopy", "-p", port)
+    connect(host, server, "rcopy", str(source), f"127.0.0.1:{target}", "-p", port)
+    assert target.read_bytes() == source.read_bytes()
+
+
+def test_riostream(host):
+    """Writes into memory that the peer has mapped."""
+    port = str(host.free_port())
+    common = ["riostream", "-p", port, "-T", "v", "-S", "65536", "-C", "50", "-I", "2"]
+    server = host.start(*common)
+    connect(host, server, *common, "-s", "127.0.0.1")
+    server.succeed()
+
+
+def test_udpong(host):
+    port = str(host.free_port())
+    server = host.start("udpong", "-p", port, "-b", "127.0.0.1")
+    client = connect(host, server, "udpong", "-p", port, "-s", "127.0.0.1", "-C", "50", "-S", "100")
+    assert client.status == 0, client.report()
+
+
+def test_a_plain_socket_program(host, tmp_path):
+    capture = tmp_path / "client.pcapng"
+    port = str(host.free_port())
+    server = with_sockets(host, compiled("plain_server"), "echo", port)
+    server.wait_for_output("listening")
+    client = with_sockets(host, sys.executable, "-c", CLIENT_PROGRAM, port, "20000",
+                          options=["--capture", str(capture)])
+    client.succeed()
+    server.succeed()
+    assert "echoed 140000 bytes by 127.0.0.1" in client.out, client.report()
+    # It went by the emulated NIC.
+    assert sum(len(frame.data) for frame in read_frames(capture)) > 2 * 140_000
+
+
+def test_iperf3(host):
+    port = str(host.free_port())
+    server = with_sockets(host, "stdbuf", "-oL", "iperf3", "-s", "-1", "-p", port)
+    server.wait_for_output("Server listening")
+    client = with_sockets(host, "iperf3", "-c", "127.0.0.1", "-p", port, "-n", "32M").succeed()
+    assert "receiver" in client.out, client.report()
+    server.succeed()
+
+
+def test_curl(host, tmp_path):
+    port = str(host.free_port())
+    server = with_sockets(host, compiled("plain_server"), "http", port, "1400000")
+    server.wait_for_output("listening")
+    fetched = tmp_path / "fetched"
+    with_sockets(host, "curl", "-sS", "-o", str(fetched), f"http://127.0.0.1:{port}/").succeed()
+    server.succeed()
+    assert fetched.read_bytes() == b"v" * 1_400_000
