@@ -74,6 +74,11 @@ std::vector<Context*> SharedEngine::contexts() {
 
 void SharedEngine::on_async_event(const nic::AsyncEvent& event) {
   const auto type = static_cast<ibv_event_type>(event.type);
+  // QP1, its CQ and that of an XRC domain, which no program has made: there is nobody to tell.
+  if ((event.qp != nullptr && nic::cookie_of(*event.qp) == 0) ||
+      (event.cq != nullptr && event.cq->cookie() == 0)) {
+    return;
+  }
   if (event.qp != nullptr) {
     auto& qp = QueuePair::of_cookie(nic::cookie_of(*event.qp));
     qp.owner().async.push({.element = {.qp = &qp.qp_base}, .event_type = type},
