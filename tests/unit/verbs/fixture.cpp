@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
 
@@ -9,7 +10,10 @@ namespace verbena::test {
 
 void use_private_device() {
   static const bool once = [] {
-    const std::string fabric = "unit-verbs-" + std::to_string(::getpid());
+    // The time too: a process of this number that was killed may have left its file behind.
+    const std::string fabric =
+        "unit-verbs-" + std::to_string(::getpid()) + "-" +
+        std::to_string(std::chrono::steady_clock::now().time_since_epoch().count());
     ::unsetenv("VERBENA_CONFIG");
     ::setenv("VERBENA_FABRIC", fabric.c_str(), 1);
     return true;
