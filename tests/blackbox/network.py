@@ -49,7 +49,8 @@ class Station(hosts.Host):
     def _is_listening_inside(self, program: Program, port: int) -> bool:
         table = pathlib.Path(f"/proc/{program.pid}/net/tcp").read_text() + pathlib.Path(
             f"/proc/{program.pid}/net/tcp6").read_text()
-        return f":{port:04X} " in table and " 0A " in table
+        rows = [line.split() for line in table.splitlines()]
+        return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
 
     def wait_for_listener(self, server: Program, port: int) -> None:
         server.wait_until(lambda: self._is_listening_inside(server, port),
