@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <span>
 
+#include "proto/ib_bth/headers.h"
 #include "proto/inet/headers.h"
 #include "proto/roce/gid.h"
 
 namespace verbena::ports {
 
 namespace {
-
-constexpr std::size_t grh_bytes = 40;
 
 /// Between which GIDs a datagram travelled, from what lies before it. An IPv4 header is in the last
 /// 20 bytes, and what is before it is anything; so that header, which has a checksum, is looked for
@@ -178,7 +177,7 @@ void Gsi::receive(const Completion& completion, MadHandler& handler) {
     return;
   }
   const auto area = ByteView(memory_).subspan(completion.wr_id * receive_bytes, receive_bytes);
-  handler.on_mad(route_back(area.first(grh_bytes)), area.subspan(grh_bytes));
+  handler.on_mad(route_back(area.first(ib::grh_bytes)), area.subspan(ib::grh_bytes));
 }
 
 }  // namespace verbena::ports
