@@ -194,9 +194,9 @@ Bytes TcpPair::forged(bool to_a, std::uint8_t flags, std::int64_t sequence,
   header.data_offset = inet::tcp_header_bytes / 4 << 4;
   header.flags = flags;
   header.window = window;
-  Bytes bytes(inet::tcp_header_bytes);
+  Bytes bytes(inet::tcp_header_bytes + payload.size());
   write_struct(MutableBytes(bytes), header);
-  bytes.insert(bytes.end(), payload.begin(), payload.end());
+  std::ranges::copy(payload, bytes.begin() + inet::tcp_header_bytes);
   return bytes;
 }
 
