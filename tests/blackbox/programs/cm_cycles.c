@@ -82,15 +82,13 @@ static struct connection* make_connection(struct side* side, struct rdma_cm_id* 
   expect(made != NULL, "calloc");
   made->id = id;
   id->context = made;
-  struct ibv_qp_init_attr attr = {.send_cq = side->cq,
-                                  .recv_cq = side->cq,
-                                  .qp_type = IBV_QPT_RC,
-                                  .sq_sig_all = 1,
-                                  .qp_context = made,
-                                  .cap = {.max_send_wr = 1,
-                                          .max_recv_wr = 1,
-                                          .max_send_sge = 1,
-                                          .max_recv_sge = 1}};
+  struct ibv_qp_init_attr attr = {
+      .send_cq = side->cq,
+      .recv_cq = side->cq,
+      .qp_type = IBV_QPT_RC,
+      .sq_sig_all = 1,
+      .qp_context = made,
+      .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
   expect(rdma_create_qp(id, side->pd, &attr) == 0, "rdma_create_qp");
   made->mr = ibv_reg_mr(side->pd, made->message, sizeof made->message, IBV_ACCESS_LOCAL_WRITE);
   expect(made->mr != NULL, "ibv_reg_mr");
@@ -231,8 +229,7 @@ static void connect_batch(struct side* side, const struct sockaddr_in* to,
     expect(next_event(side, RDMA_CM_EVENT_ROUTE_RESOLVED, NULL) == id, "another identifier");
     batch[i] = make_connection(side, id);
   }
-  for (long i = 0; i < count; ++i)
-    expect(rdma_connect(batch[i]->id, &param) == 0, "rdma_connect");
+  for (long i = 0; i < count; ++i) expect(rdma_connect(batch[i]->id, &param) == 0, "rdma_connect");
   for (long i = 0; i < count; ++i) next_event(side, RDMA_CM_EVENT_ESTABLISHED, NULL);
 }
 
