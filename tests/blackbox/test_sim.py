@@ -13,7 +13,7 @@ import hosts
 SCENARIOS = hosts.ROOT / "scenarios"
 LOSS = SCENARIOS / "loss.toml"
 # Numbers in our list of what users of software RDMA reported, as far as it concerns RC.
-REPORTS = [9, 11, 12, 14, *range(16, 26), 27, 29, 30, 31, 35, 36, 38, 39]
+REPORTS = [9, 11, 12, 14, *range(16, 26), 27, 29, 30, 31, 33, 34, 35, 36, 38, 39]
 
 
 def verbena(*arguments) -> subprocess.CompletedProcess:
