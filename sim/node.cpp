@@ -15,6 +15,9 @@ nic::NicConfig nic_config(const NodeConfig& config, StationId id) {
   result.node_guid = 0x0200'00FF'FE00'0000 + static_cast<std::uint64_t>(id);
   result.mtu_max = config.mtu_max;
   result.gids = {{.gid = config.gid, .type = config.encapsulation}};
+  if (config.alternate_gid) {
+    result.gids.push_back({.gid = *config.alternate_gid, .type = config.encapsulation});
+  }
   return result;
 }
 
@@ -66,7 +69,6 @@ std::string describe(const Completion& completion) {
 
 Node::Node(World& world, StationId id, const NodeConfig& config, std::uint64_t seed)
     : Station(world, id, config.name),
-      gid_(config.gid),
       arena_bytes_(config.arena_bytes),
       arena_(std::make_unique<std::byte[]>(config.arena_bytes)),
       nic_(nic::default_profile(), nic_config(config, id), seed),

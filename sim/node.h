@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,10 @@ class Application {
 
 struct NodeConfig {
   std::string name;
-  /// The node's address: its one GID, and what packets from it are carried by.
+  /// The node's address: row 0 of its GID table, and what packets from it are carried by.
   Gid gid;
+  /// A second row of the GID table, for connections that may migrate.
+  std::optional<Gid> alternate_gid{};
   nic::GidEntry::Type encapsulation = nic::GidEntry::Type::roce_v2;
   std::size_t arena_bytes = 1U << 20;
   std::uint32_t cqe = 1U << 16;
@@ -56,7 +59,9 @@ class Node final : public Station, public EventHandler, private FrameSink {
   [[nodiscard]] nic::Pd& pd() { return *pd_; }
   /// Where all of the node's queue pairs complete. The node polls it.
   [[nodiscard]] nic::Cq& cq() { return *cq_; }
-  [[nodiscard]] const Gid& gid() const { return gid_; }
+  [[nodiscard]] const Gid& gid() const { return gids().front().gid; }
+  /// All of its addresses.
+  [[nodiscard]] const std::vector<nic::GidEntry>& gids() const { return nic_.config().gids; }
   [[nodiscard]] MutableBytes arena() { return {arena_.get(), arena_bytes_}; }
   [[nodiscard]] Time now() const { return world_.now; }
 
@@ -86,7 +91,6 @@ class Node final : public Station, public EventHandler, private FrameSink {
   bool hand_out_events();
   void set_timer();
 
-  Gid gid_;
   std::size_t arena_bytes_;
   std::unique_ptr<std::byte[]> arena_;
   nic::Nic nic_;

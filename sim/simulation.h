@@ -88,7 +88,9 @@ class Simulation {
   static void join(Node& node, Channel& channel, const Station&) { node.attach(channel); }
   static void join(RawPeer& peer, Channel& channel, const Station&) { peer.attach(channel); }
   static void join(Switch& hub, Channel& channel, const Node& node) {
-    hub.add_route(node.gid(), channel);
+    for (const nic::GidEntry& row : node.gids()) {
+      hub.add_route(row.gid, channel);
+    }
   }
   static void join(Switch& hub, Channel& channel, const RawPeer& peer) {
     hub.add_route(peer.gid(), channel);

@@ -67,6 +67,13 @@ std::optional<std::string> Checker::compare_completion(Line& line, const Complet
     note(number_of(*imm, u32_max) != completion.imm_or_rkey,
          fmt::format("imm is {:#x}", completion.imm_or_rkey));
   }
+  const auto key = line.take("invalidated");
+  note(key.has_value() != completion.with_inv,
+       key ? "it invalidated no key" : "it invalidated a key");
+  if (key && completion.with_inv) {
+    note(stage_.value(*key, u32_max) != completion.imm_or_rkey,
+         fmt::format("it invalidated {:#x}", completion.imm_or_rkey));
+  }
   line.end();
   return difference;
 }
@@ -133,6 +140,7 @@ void Checker::check_states(const Expectations::Lines& lines) {
   for (Line line : lines.value_or(std::vector<Line>{})) {
     const std::size_t host = stage_.nic_host(line.next("a host"));
     const Word state = line.next("a state");
+    const auto path = line.take("path");
     Connection& connection = stage_.connection(host, line.take("via"), line.place());
     line.end();
     const nic::Qp* const qp = stage_.end_of(connection, host).qp;
@@ -143,6 +151,21 @@ void Checker::check_states(const Expectations::Lines& lines) {
           fmt::format("The queue pair of {} is {}, expected {}.", host_name(host), got, state.text),
           last_event(TraceKind::state, host));
     }
+    if (path && qp != nullptr) {
+      check_path_state(*path, host, *qp);
+    }
+  }
+}
+
+/// "client rts path=armed".
+void Checker::check_path_state(const Word& expected, std::size_t host, const nic::Qp& qp) {
+  const auto state = stage_.hosts()[host].node->nic().query_qp(qp).path_mig_state;
+  const std::string_view got = state == nic::PathMigState::migrated ? "migrated"
+                               : state == nic::PathMigState::rearm  ? "rearm"
+                                                                    : "armed";
+  if (got != expected.text) {
+    mismatch(expected.place, fmt::format("The path of {} is {}, expected {}.", host_name(host), got,
+                                         expected.text));
   }
 }
 

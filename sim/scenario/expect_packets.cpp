@@ -69,9 +69,11 @@ std::optional<std::string> Checker::compare_packet(Line line, const TraceEvent& 
       difference = std::move(text);
     }
   };
-  note(stage_.hosts()[from].spec->gid != packet.source ||
-           stage_.hosts()[to].spec->gid != packet.destination,
+  note(!stage_.has_address(from, packet.source) || !stage_.has_address(to, packet.destination),
        "it goes another way");
+  const bool alternate = line.flag("alternate");
+  note(alternate != (packet.destination != stage_.hosts()[to].spec->gid),
+       alternate ? "it goes by the first way" : "it goes by the alternate way");
   const std::string got = short_name(packet);
   note(wanted != lower(got) && wanted != ib::opcode_identifier(packet.fields.opcode),
        fmt::format("it is {}", got));

@@ -71,6 +71,8 @@ constexpr std::array fields_by_name{
           [](F& f, std::uint64_t v) { f.atomic_eth.set_compare(v); }},
     Field{"original", u64_max, [](const F& f) { return f.atomic_ack_eth.original(); },
           [](F& f, std::uint64_t v) { f.atomic_ack_eth.set_original(v); }},
+    Field{"srqn", qpn_mask, [](const F& f) { return std::uint64_t{f.xrceth.srq_number()}; },
+          [](F& f, std::uint64_t v) { f.xrceth.set_srq_number(low32(v)); }},
     Field{"invalidate", u32_max, [](const F& f) { return std::uint64_t{to_value(f.ieth.rkey())}; },
           [](F& f, std::uint64_t v) { f.ieth.set_rkey(Rkey{low32(v)}); }},
 };

@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "base/near_miss.h"
-#include "base/toml.h"
 #include "faults/rule_table.h"
 #include "faults/units.h"
 #include "proto/roce/gid.h"
 #include "sim/scenario/scenario.h"
+#include "sim/scenario/table.h"
 
 namespace verbena::sim {
 namespace {
@@ -30,160 +30,33 @@ constexpr std::size_t region_alignment = 4'096;
 
 constexpr Duration limit_default{10'000'000'000};
 
-Place place_of(const toml::node& node) {
-  return {node.source().begin.line, node.source().begin.column};
-}
-
-/// A table whose keys are taken one by one; keys that nobody took are errors.
-class Table {
- public:
-  explicit Table(const toml::table& table) : table_(table) {}
-
-  [[nodiscard]] Place place() const { return place_of(table_); }
-
-  const toml::node* take(std::string_view key) {
-    known_.push_back(key);
-    return table_.get(key);
-  }
-  /// A string or a whole number, as it would be written.
-  std::optional<Word> word(std::string_view key) {
-    const toml::node* const node = take(key);
-    return node != nullptr ? std::optional(word_of(*node)) : std::nullopt;
-  }
-  Word required_word(std::string_view key) {
-    auto value = word(key);
-    if (!value) {
-      fail(place(), fmt::format("{} is missing.", key));
-    }
-    return *std::move(value);
-  }
-  template <class Number>
-  void number(std::string_view key, std::uint64_t max, Number& target) {
-    if (const auto value = word(key)) {
-      target = static_cast<Number>(number_of(*value, max));
-    }
-  }
-  bool boolean(std::string_view key, bool otherwise) {
-    const toml::node* const node = take(key);
-    if (node == nullptr) {
-      return otherwise;
-    }
-    const auto value = node->value_exact<bool>();
-    if (!value) {
-      fail(place_of(*node), "This must be true or false.");
-    }
-    return *value;
-  }
-  std::optional<std::vector<Word>> words(std::string_view key) {
-    const toml::node* const node = take(key);
-    if (node == nullptr) {
-      return std::nullopt;
-    }
-    const toml::array* const array = node->as_array();
-    if (array == nullptr) {
-      fail(place_of(*node), fmt::format("{} must be an array.", key));
-    }
-    std::vector<Word> result;
-    for (const toml::node& item : *array) {
-      result.push_back(word_of(item));
-    }
-    return result;
-  }
-  std::optional<std::vector<Line>> lines(std::string_view key) {
-    const auto texts = words(key);
-    if (!texts) {
-      return std::nullopt;
-    }
-    std::vector<Line> result;
-    for (const Word& text : *texts) {
-      // Behind the quotation mark.
-      result.emplace_back(text.text, Place{text.place.line, text.place.column + 1});
-    }
-    return result;
-  }
-  std::vector<Table> tables(std::string_view key) {
-    std::vector<Table> result;
-    const toml::node* const node = take(key);
-    if (node == nullptr) {
-      return result;
-    }
-    const toml::array* const array = node->as_array();
-    if (array == nullptr || !array->is_homogeneous(toml::node_type::table)) {
-      fail(place_of(*node), fmt::format("{0} must be an array of tables: [[{0}]].", key));
-    }
-    for (const toml::node& item : *array) {
-      result.emplace_back(*item.as_table());
-    }
-    return result;
-  }
-  std::optional<Table> table(std::string_view key) {
-    const toml::node* const node = take(key);
-    if (node == nullptr) {
-      return std::nullopt;
-    }
-    if (!node->is_table()) {
-      fail(place_of(*node), fmt::format("{0} must be a table: [{0}].", key));
-    }
-    return Table(*node->as_table());
-  }
-  void end() const {
-    for (const auto& [key, node] : table_) {
-      if (std::ranges::find(known_, key.str()) == known_.end()) {
-        fail({key.source().begin.line, key.source().begin.column},
-             fmt::format("There is no key '{}' here.{}", key.str(),
-                         did_you_mean(key.str(), known_)));
-      }
-    }
-  }
-  [[nodiscard]] const toml::table& raw() const { return table_; }
-
- private:
-  static Word word_of(const toml::node& node) {
-    if (const auto text = node.value_exact<std::string>()) {
-      return {*text, place_of(node)};
-    }
-    if (const auto number = node.value_exact<std::int64_t>()) {
-      return {fmt::format("{}", *number), place_of(node)};
-    }
-    fail(place_of(node), "This must be a string or a whole number.");
-  }
-
-  const toml::table& table_;
-  std::vector<std::string_view> known_;
-};
-
-template <class Specs>
-std::size_t index_of(const Specs& specs, const Word& name, std::string_view what) {
-  std::vector<std::string_view> known;
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    if (specs[i].name == name.text) {
-      return i;
-    }
-    known.push_back(specs[i].name);
-  }
-  fail(name,
-       fmt::format("No {} is named '{}'.{}", what, name.text, did_you_mean(name.text, known)));
-}
+}  // namespace
 
 Access access_of(const std::vector<Word>& words) {
-  constexpr std::array<std::pair<std::string_view, Access>, 4> rights{
+  constexpr std::array<std::pair<std::string_view, Access>, 6> rights{
       {{"local_write", Access::local_write},
        {"remote_write", Access::remote_write},
        {"remote_read", Access::remote_read},
-       {"remote_atomic", Access::remote_atomic}}};
+       {"remote_atomic", Access::remote_atomic},
+       {"mw_bind", Access::mw_bind},
+       {"zero_based", Access::zero_based}}};
   Access access = Access::none;
   for (const Word& word : words) {
     const auto row =
         std::ranges::find(rights, word.text, &std::pair<std::string_view, Access>::first);
     if (row == rights.end()) {
-      fail(word, fmt::format("'{}' isn't an access right: local_write, remote_write, remote_read "
-                             "or remote_atomic.",
-                             word.text));
+      std::vector<std::string_view> known;
+      std::ranges::transform(rights, std::back_inserter(known),
+                             &std::pair<std::string_view, Access>::first);
+      fail(word, fmt::format("'{}' isn't an access right: {}.{}", word.text, fmt::join(known, ", "),
+                             did_you_mean(word.text, known)));
     }
     access = access | row->second;
   }
   return access;
 }
+
+namespace {
 
 constexpr Access all_access =
     Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic;
@@ -239,13 +112,16 @@ void read_hosts(Table& root, Scenario& scenario) {
     const auto address = table.word("address");
     host.gid = address ? address_of(*address, transport)
                        : address_number(transport, scenario.hosts.size());
+    if (const auto alternate = table.word("alternate")) {
+      host.alternate = address_of(*alternate, transport);
+    }
     host.has_nic = table.boolean("nic", true);
     table.end();
     scenario.hosts.push_back(std::move(host));
   }
   if (scenario.hosts.empty()) {
-    scenario.hosts = {{"client", address_number(transport, 0), true},
-                      {"server", address_number(transport, 1), true}};
+    scenario.hosts = {{.name = "client", .gid = address_number(transport, 0)},
+                      {.name = "server", .gid = address_number(transport, 1)}};
   }
   if (scenario.hosts.size() > hosts_max) {
     fail(root.place(), fmt::format("{} hosts at most.", hosts_max));
@@ -313,15 +189,64 @@ void read_memories(Table& root, Scenario& scenario) {
   }
 }
 
-nic::QpType service_of(const Word& word) {
-  constexpr std::array<std::pair<std::string_view, nic::QpType>, 3> services{
-      {{"rc", nic::QpType::rc}, {"uc", nic::QpType::uc}, {"ud", nic::QpType::ud}}};
-  for (const auto& [name, type] : services) {
+void read_srqs(Table& root, Scenario& scenario) {
+  for (Table& table : root.tables("srq")) {
+    SrqSpec srq;
+    srq.place = table.place();
+    srq.name = table.required_word("name").text;
+    srq.host = index_of(scenario.hosts, table.required_word("host"), "host");
+    table.number("wr", queue_wr_max, srq.wr_max);
+    table.number("limit", queue_wr_max, srq.limit);
+    srq.is_xrc = table.boolean("xrc", false);
+    table.end();
+    scenario.srqs.push_back(std::move(srq));
+  }
+}
+
+void read_windows(Table& root, Scenario& scenario) {
+  for (Table& table : root.tables("window")) {
+    WindowSpec window;
+    window.place = table.place();
+    window.name = table.required_word("name").text;
+    window.host = index_of(scenario.hosts, table.required_word("host"), "host");
+    if (const auto type = table.word("type")) {
+      if (type->text != "1" && type->text != "2") {
+        fail(*type, fmt::format("A window is of type 1 or 2, not '{}'.", type->text));
+      }
+      window.type = type->text == "1" ? nic::MwType::type_1 : nic::MwType::type_2;
+    }
+    table.end();
+    scenario.windows.push_back(std::move(window));
+  }
+}
+
+ib::Service service_of(const Word& word) {
+  constexpr std::array<std::pair<std::string_view, ib::Service>, 4> services{
+      {{"rc", ib::Service::rc},
+       {"uc", ib::Service::uc},
+       {"ud", ib::Service::ud},
+       {"xrc", ib::Service::xrc}}};
+  for (const auto& [name, service] : services) {
     if (word.text == name) {
-      return type;
+      return service;
     }
   }
-  fail(word, fmt::format("'{}' isn't a service: rc, uc or ud.", word.text));
+  fail(word, fmt::format("'{}' isn't a service: rc, uc, ud or xrc.", word.text));
+}
+
+/// Each end takes its requests from that queue of its host that is named.
+void read_srqs_of_ends(Table& table, const Scenario& scenario, ConnectionSpec& connection) {
+  for (const Word& name : table.words("srq").value_or(std::vector<Word>{})) {
+    const std::size_t srq = index_of(scenario.srqs, name, "shared receive queue");
+    const auto* const end = std::ranges::find(connection.hosts, scenario.srqs[srq].host);
+    if (end == connection.hosts.end()) {
+      fail(name, fmt::format("'{}' is at neither end of the connection.", name.text));
+    }
+    if (scenario.srqs[srq].is_xrc) {
+      fail(name, fmt::format("'{}' is for XRC: messages name it, not connections.", name.text));
+    }
+    connection.srqs[static_cast<std::size_t>(end - connection.hosts.begin())] = srq;
+  }
 }
 
 nic::Mtu mtu_of(const Word& word) {
@@ -362,12 +287,14 @@ void read_connections(Table& root, Scenario& scenario) {
   constexpr std::uint64_t retries_max = 7;
   for (Table& table : root.tables("connection")) {
     ConnectionSpec connection;
+    connection.place = table.place();
     connection.hosts = {0, 1};
     connection.access = all_access;
     if (const auto name = table.word("name")) {
       connection.name = name->text;
     }
     read_ends(table, scenario, connection);
+    read_srqs_of_ends(table, scenario, connection);
     if (const auto service = table.word("service")) {
       connection.service = service_of(*service);
     }
@@ -483,6 +410,8 @@ Scenario read_scenario(const toml::table& parsed, std::string_view file) {
   scenario.limit = limit ? duration_of(*limit) : limit_default;
   read_hosts(root, scenario);
   read_memories(root, scenario);
+  read_srqs(root, scenario);
+  read_windows(root, scenario);
   read_connections(root, scenario);
   read_network(root, scenario);
   read_faults(root, scenario);

@@ -13,8 +13,10 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "faults/rule.h"
+#include "nic_model/nic.h"
 #include "nic_model/types.h"
 #include "proto/gid.h"
+#include "proto/ib_bth/opcode.h"
 #include "sim/channel.h"
 #include "sim/scenario/words.h"
 
@@ -23,6 +25,8 @@ namespace verbena::sim {
 struct HostSpec {
   std::string name;
   Gid gid;
+  /// A second address, for connections that may migrate.
+  std::optional<Gid> alternate{};
   /// False: a scripted peer.
   bool has_nic = true;
 };
@@ -40,10 +44,33 @@ struct MemorySpec {
   Access access = Access::none;
 };
 
-struct ConnectionSpec {
+/// A queue of receive requests that connections share.
+struct SrqSpec {
+  Place place;
   std::string name;
-  /// RC, UC, or UD: then each end sends to the other by an address handle.
-  nic::QpType service = nic::QpType::rc;
+  std::size_t host = 0;
+  std::uint32_t wr_max = 128;
+  std::uint32_t limit = 0;
+  /// It is of the host's XRC domain: messages name it.
+  bool is_xrc = false;
+};
+
+/// A memory window.
+struct WindowSpec {
+  Place place;
+  std::string name;
+  std::size_t host = 0;
+  nic::MwType type = nic::MwType::type_2;
+};
+
+struct ConnectionSpec {
+  Place place;
+  std::string name;
+  /// RC, UC; UD: each end sends to the other by an address handle; XRC: the first end sends, the
+  /// second one receives.
+  ib::Service service = ib::Service::rc;
+  /// Where each end takes its receive requests from; nullopt: from a queue of its own.
+  std::array<std::optional<std::size_t>, 2> srqs{};
   Qkey qkey{0x1234'5678};
   std::array<std::size_t, 2> hosts{};
   std::array<Psn, 2> first_psns{};
@@ -83,6 +110,8 @@ struct Scenario {
   nic::GidEntry::Type encapsulation = nic::GidEntry::Type::roce_v2;
   std::vector<HostSpec> hosts;
   std::vector<MemorySpec> memories;
+  std::vector<SrqSpec> srqs;
+  std::vector<WindowSpec> windows;
   std::vector<ConnectionSpec> connections;
   LinkConfig link;
   /// Latency of the switch between the hosts; nullopt: the two of them have one link.
@@ -93,6 +122,9 @@ struct Scenario {
   std::uint32_t rounds = 1;
   Expectations expect;
 };
+
+/// "remote_write", "remote_read", ... A word that is no right is a ScenarioError.
+[[nodiscard]] Access access_of(const std::vector<Word>& words);
 
 /// The scenarios of a file's text: one, or one for each row of its sweep. The error begins with
 /// "<file>:<line>:<column>: ".

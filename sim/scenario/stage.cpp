@@ -16,20 +16,54 @@ constexpr std::uint32_t qpn_first = 0x11;
 constexpr std::uint32_t qpn_step = 0x10;
 constexpr std::uint32_t qpn_count = 4'096;
 
+/// Pieces of memory in a request.
+constexpr std::uint32_t sges_max = 8;
+
+/// The row of a host's GID table that has its alternate address.
+constexpr std::uint8_t alternate_row = 1;
+
+nic::QpType type_of(ib::Service service, std::size_t side) {
+  switch (service) {
+    case ib::Service::uc:
+      return nic::QpType::uc;
+    case ib::Service::ud:
+      return nic::QpType::ud;
+    case ib::Service::xrc:
+      return side == 0 ? nic::QpType::xrc_initiator : nic::QpType::xrc_target;
+    default:
+      return nic::QpType::rc;
+  }
+}
+
+/// Of things that have a name.
+template <class Things>
+auto& named(Things& things, const Word& name, std::string_view what) {
+  std::vector<std::string_view> known;
+  for (auto& thing : things) {
+    if (thing.spec->name == name.text) {
+      return thing;
+    }
+    known.push_back(thing.spec->name);
+  }
+  fail(name,
+       fmt::format("No {} is named '{}'.{}", what, name.text, did_you_mean(name.text, known)));
+}
+
 /// What a transition into `state` has to tell (IBTA vol 1, 11.2.5.2, the table of attributes).
-std::uint32_t attributes_wanted(nic::QpType service, nic::QpState state) {
+std::uint32_t attributes_wanted(nic::QpType type, nic::QpState state) {
   namespace m = nic::qp_attr_mask;
-  const bool is_rc = service == nic::QpType::rc;
-  const bool is_ud = service == nic::QpType::ud;
+  const bool is_ud = type == nic::QpType::ud;
+  const bool requests = type == nic::QpType::rc || type == nic::QpType::xrc_initiator;
+  const bool responds = type == nic::QpType::rc || type == nic::QpType::xrc_target;
   switch (state) {
     case nic::QpState::init:
       return m::pkey_index | m::port | (is_ud ? m::qkey : m::access_flags);
     case nic::QpState::rtr:
       return (is_ud ? 0 : m::av | m::path_mtu | m::dest_qpn | m::rq_psn) |
-             (is_rc ? m::max_dest_rd_atomic | m::min_rnr_timer : 0);
+             (responds ? m::max_dest_rd_atomic | m::min_rnr_timer : 0);
     case nic::QpState::rts:
-      return m::sq_psn |
-             (is_rc ? m::timeout | m::retry_cnt | m::rnr_retry | m::max_qp_rd_atomic : 0);
+      return m::sq_psn | (requests || responds ? m::timeout : 0) |
+             (requests ? m::retry_cnt | m::rnr_retry | m::max_qp_rd_atomic : 0);
     default:
       return 0;
   }
@@ -42,6 +76,8 @@ Stage::Stage(const Scenario& scenario, std::uint64_t seed)
   build_hosts();
   build_links();
   build_memory();
+  build_shared_queues();
+  build_windows();
   build_connections();
   simulation_.faults().add(scenario.faults);
 }
@@ -55,6 +91,7 @@ void Stage::build_hosts() {
       NodeConfig config;
       config.name = spec.name;
       config.gid = spec.gid;
+      config.alternate_gid = spec.alternate;
       config.encapsulation = scenario_.encapsulation;
       config.first_qpn = Qpn{qpn_first + qpn_step * static_cast<std::uint32_t>(i)};
       config.qpn_count = qpn_count;
@@ -146,6 +183,41 @@ void Stage::change_keys(const Word& name) {
   register_region(name);
 }
 
+Node& Stage::node_of(std::size_t host, Place place) const {
+  if (hosts_[host].node == nullptr) {
+    fail(place, fmt::format("'{}' is a scripted peer: it has no NIC.", hosts_[host].spec->name));
+  }
+  return *hosts_[host].node;
+}
+
+void Stage::build_shared_queues() {
+  xrcds_.resize(hosts_.size());
+  for (const SrqSpec& spec : scenario_.srqs) {
+    Node& node = node_of(spec.host, spec.place);
+    nic::SrqInitAttr init{.wr_max = spec.wr_max, .sge_max = sges_max, .limit = spec.limit};
+    if (spec.is_xrc) {
+      if (xrcds_[spec.host] == nullptr) {
+        xrcds_[spec.host] = node.nic().alloc_xrcd().value();
+      }
+      init.xrcd = xrcds_[spec.host];
+      init.cq = &node.cq();
+    }
+    const auto srq = node.nic().create_srq(node.pd(), init);
+    if (!srq) {
+      fail(spec.place, fmt::format("'{}' can't have {} requests and the limit {}.", spec.name,
+                                   spec.wr_max, spec.limit));
+    }
+    shared_queues_.push_back({.spec = &spec, .srq = *srq});
+  }
+}
+
+void Stage::build_windows() {
+  for (const WindowSpec& spec : scenario_.windows) {
+    Node& node = node_of(spec.host, spec.place);
+    windows_.push_back({.spec = &spec, .mw = node.nic().alloc_mw(node.pd(), spec.type).value()});
+  }
+}
+
 nic::AddressVector Stage::address_of(const End& end) const {
   nic::AddressVector av;
   av.dgid = hosts_[end.host].spec->gid;
@@ -171,20 +243,30 @@ void Stage::modify(const End& end, const End& peer, const ConnectionSpec& spec,
   attr.rnr_retry = spec.rnr_retry;
   attr.sq_psn = end.first_psn;
   attr.max_rd_atomic = spec.rd_atomic;
-  const std::uint32_t mask = nic::qp_attr_mask::state | attributes_wanted(spec.service, state);
+  const std::uint32_t mask =
+      nic::qp_attr_mask::state | attributes_wanted(nic::type_of(*end.qp), state);
   Node& node = *hosts_[end.host].node;
   VERBENA_CHECK(node.nic().modify_qp(simulation_.now(), *end.qp, attr, mask).has_value());
 }
 
-void Stage::create_qp(End& end, const ConnectionSpec& spec) {
+void Stage::create_qp(const ConnectionSpec& spec, std::size_t side, End& end) {
   Node& node = *hosts_[end.host].node;
   nic::QpInitAttr init;
-  init.type = spec.service;
+  init.type = type_of(spec.service, side);
   init.send_cq = init.recv_cq = &node.cq();
+  if (spec.srqs[side]) {
+    init.srq = shared_queues_[*spec.srqs[side]].srq;
+  }
+  if (init.type == nic::QpType::xrc_target) {
+    init.xrcd = xrcds_[end.host];
+    if (init.xrcd == nullptr) {
+      fail(spec.place, "The receiving end of an XRC connection needs a queue with xrc = true.");
+    }
+  }
   init.caps = {.send_wr_max = spec.send_wr_max,
                .recv_wr_max = spec.recv_wr_max,
-               .send_sge_max = 8,
-               .recv_sge_max = 8,
+               .send_sge_max = sges_max,
+               .recv_sge_max = sges_max,
                .inline_bytes_max = 256};
   const auto qp = node.nic().create_qp(node.pd(), init);
   VERBENA_CHECK(qp.has_value());
@@ -206,9 +288,10 @@ void Stage::close(Connection& connection) {
 }
 
 void Stage::connect(Connection& connection) {
-  for (End& end : connection.ends) {
+  for (std::size_t side = 0; side < 2; ++side) {
+    End& end = connection.ends[side];
     if (end.qp == nullptr && hosts_[end.host].node != nullptr) {
-      create_qp(end, *connection.spec);
+      create_qp(*connection.spec, side, end);
     }
   }
   for (const nic::QpState state :
@@ -219,7 +302,7 @@ void Stage::connect(Connection& connection) {
       }
     }
   }
-  if (connection.spec->service == nic::QpType::ud) {
+  if (connection.spec->service == ib::Service::ud) {
     for (std::size_t i = 0; i < 2; ++i) {
       address(connection.ends[i], connection.ends[1 - i]);
     }
@@ -232,6 +315,24 @@ void Stage::address(End& end, const End& peer) {
     const auto handle = node.nic().create_ah(node.pd(), address_of(peer));
     VERBENA_CHECK(handle.has_value());
     end.to_peer = *handle;
+  }
+}
+
+void Stage::load_alternate_path(Connection& connection, std::size_t host, Place place) {
+  const End& end = end_of(connection, host);
+  const HostSpec& peer = *hosts_[peer_of(end).host].spec;
+  if (end.qp == nullptr || !hosts_[host].spec->alternate || !peer.alternate) {
+    fail(place, "A second way needs a queue pair, and an alternate address of both hosts.");
+  }
+  nic::QpAttr attr;
+  attr.alt_av = address_of(peer_of(end));
+  attr.alt_av.dgid = *peer.alternate;
+  attr.alt_av.sgid_index = alternate_row;
+  attr.alt_port = 1;
+  attr.alt_timeout = connection.spec->timeout;
+  Node& node = *hosts_[host].node;
+  if (!node.nic().modify_qp(simulation_.now(), *end.qp, attr, nic::qp_attr_mask::alt_path)) {
+    fail(place, "The queue pair's state doesn't permit to load a second way.");
   }
 }
 
@@ -256,14 +357,7 @@ void Stage::build_connections() {
 }
 
 std::size_t Stage::host(const Word& name) const {
-  std::vector<std::string_view> known;
-  for (std::size_t i = 0; i < hosts_.size(); ++i) {
-    if (hosts_[i].spec->name == name.text) {
-      return i;
-    }
-    known.push_back(hosts_[i].spec->name);
-  }
-  fail(name, fmt::format("No host is named '{}'.{}", name.text, did_you_mean(name.text, known)));
+  return static_cast<std::size_t>(&named(hosts_, name, "host") - hosts_.data());
 }
 
 std::size_t Stage::nic_host(const Word& name) const {
@@ -274,16 +368,7 @@ std::size_t Stage::nic_host(const Word& name) const {
   return index;
 }
 
-Region& Stage::region(const Word& name) {
-  std::vector<std::string_view> known;
-  for (Region& region : regions_) {
-    if (region.spec->name == name.text) {
-      return region;
-    }
-    known.push_back(region.spec->name);
-  }
-  fail(name, fmt::format("No memory is named '{}'.{}", name.text, did_you_mean(name.text, known)));
-}
+Region& Stage::region(const Word& name) { return named(regions_, name, "memory"); }
 
 Location Stage::location(const Word& word) {
   const auto plus = word.text.find('+');
@@ -295,6 +380,16 @@ Location Stage::location(const Word& word) {
     location.offset = number_of(offset, ~std::uint64_t{0});
   }
   return location;
+}
+
+nic::Srq& Stage::srq(const Word& name) {
+  return *named(shared_queues_, name, "shared receive queue").srq;
+}
+
+nic::Mw& Stage::window(const Word& name) { return *named(windows_, name, "window").mw; }
+
+bool Stage::has_address(std::size_t host, const Gid& gid) const {
+  return hosts_[host].spec->gid == gid || hosts_[host].spec->alternate == gid;
 }
 
 MutableBytes Stage::bytes(const Location& location, std::uint64_t length, Place place) {
@@ -333,7 +428,7 @@ End& Stage::end_of(Connection& connection, std::size_t host) {
 const End* Stage::end_at(const Gid& address, Qpn qpn) const {
   for (const Connection& connection : connections_) {
     for (const End& end : connection.ends) {
-      if (end.qpn == qpn && hosts_[end.host].spec->gid == address) {
+      if (end.qpn == qpn && has_address(end.host, address)) {
         return &end;
       }
     }
@@ -367,6 +462,15 @@ std::uint64_t Stage::value(const Word& word, std::uint64_t max) {
     const std::size_t index = host(name);
     return to_value(end_of(connection(index, std::nullopt, word.place), index).qpn);
   }
+  const auto window = std::ranges::find(windows_, name.text, [](const Window& candidate) {
+    return std::string_view(candidate.spec->name);
+  });
+  if (field == "rkey" && window != windows_.end()) {
+    return to_value(window->mw->rkey);
+  }
+  if (field == "srqn") {
+    return to_value(nic::number_of(srq(name)));
+  }
   if (field == "rkey") {
     return to_value(region(name).rkey);
   }
@@ -377,7 +481,7 @@ std::uint64_t Stage::value(const Word& word, std::uint64_t max) {
     return to_value(region(name).va());
   }
   fail(word, fmt::format("'{}' has no '{}': there are .qpn of a host, .rkey, .lkey and .va of a "
-                         "memory.",
+                         "memory, .rkey of a window and .srqn of a shared queue.",
                          name.text, field));
 }
 

@@ -37,6 +37,16 @@ struct End {
   nic::Ah* to_peer = nullptr;
 };
 
+struct SharedQueue {
+  const SrqSpec* spec = nullptr;
+  nic::Srq* srq = nullptr;
+};
+
+struct Window {
+  const WindowSpec* spec = nullptr;
+  nic::Mw* mw = nullptr;
+};
+
 struct Connection {
   const ConnectionSpec* spec = nullptr;
   std::array<End, 2> ends;
@@ -70,6 +80,10 @@ class Stage {
   [[nodiscard]] std::size_t host(const Word& name) const;
   [[nodiscard]] std::size_t nic_host(const Word& name) const;
   [[nodiscard]] Location location(const Word& word);
+  [[nodiscard]] nic::Srq& srq(const Word& name);
+  [[nodiscard]] nic::Mw& window(const Word& name);
+  /// Whether the host has that address, as its first or as its alternate one.
+  [[nodiscard]] bool has_address(std::size_t host, const Gid& gid) const;
   /// `place` is for the error if that is too long.
   [[nodiscard]] MutableBytes bytes(const Location& location, std::uint64_t length, Place place);
   /// The connection of that name; without a name the only one that the host has.
@@ -92,13 +106,18 @@ class Stage {
   void connect(Connection& connection);
   /// Destroys the queue pairs of both ends.
   void close(Connection& connection);
+  /// Tells the queue pair of a second way to its peer.
+  void load_alternate_path(Connection& connection, std::size_t host, Place place);
 
  private:
   void build_hosts();
   void build_links();
   void build_memory();
+  void build_shared_queues();
+  void build_windows();
   void build_connections();
-  void create_qp(End& end, const ConnectionSpec& spec);
+  void create_qp(const ConnectionSpec& spec, std::size_t side, End& end);
+  [[nodiscard]] Node& node_of(std::size_t host, Place place) const;
   [[nodiscard]] nic::AddressVector address_of(const End& end) const;
   void address(End& end, const End& peer);
   [[nodiscard]] Region& region(const Word& name);
@@ -108,6 +127,10 @@ class Stage {
   Simulation simulation_;
   std::vector<Host> hosts_;
   std::vector<Region> regions_;
+  std::vector<SharedQueue> shared_queues_;
+  std::vector<Window> windows_;
+  /// By host; null where there is no queue for XRC.
+  std::vector<nic::Xrcd*> xrcds_;
   std::vector<Connection> connections_;
 };
 

@@ -9,6 +9,7 @@
 
 #include "base/near_miss.h"
 #include "faults/parse.h"
+#include "faults/units.h"
 #include "sim/scenario/fields.h"
 
 namespace verbena::sim {
@@ -17,39 +18,12 @@ namespace {
 constexpr std::uint64_t u64_max = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t u32_max = std::numeric_limits<std::uint32_t>::max();
 
-struct Verb {
-  std::string_view name;
-  WrOpcode opcode;
-};
-constexpr std::array verbs{Verb{"send", WrOpcode::send},
-                           Verb{"write", WrOpcode::rdma_write},
-                           Verb{"read", WrOpcode::rdma_read},
-                           Verb{"fetch_add", WrOpcode::atomic_fetch_and_add},
-                           Verb{"compare_swap", WrOpcode::atomic_cmp_and_swp},
-                           Verb{"recv", WrOpcode::send}};
-constexpr std::array<std::string_view, 21> all_verbs{
-    "send",  "write", "read",  "fetch_add", "compare_swap", "recv",    "modify",
-    "close", "reg",   "dereg", "rekey",     "pause",        "resume",  "link",
-    "fill",  "wait",  "bytes", "packet",    "frame",        "connect", "destroy"};
-
-bool is_atomic(WrOpcode opcode) {
-  return opcode == WrOpcode::atomic_fetch_and_add || opcode == WrOpcode::atomic_cmp_and_swp;
-}
-
-struct Refusal {
-  PostError error;
-  std::string_view name;
-  std::string_view text;
-};
-constexpr std::array refusals{
-    Refusal{PostError::wrong_state, "wrong_state", "the queue pair's state doesn't allow it"},
-    Refusal{PostError::queue_full, "queue_full", "the queue is full"},
-    Refusal{PostError::too_many_sges, "too_many_sges", "too many pieces of memory"},
-    Refusal{PostError::inline_too_long, "inline_too_long", "too much inline data"},
-    Refusal{PostError::message_too_long, "message_too_long", "the message is too long"},
-    Refusal{PostError::opcode_unsupported, "opcode_unsupported", "the operation isn't supported"},
-    Refusal{PostError::bad_address, "bad_address",
-            "the address is missing, or of another protection domain"}};
+/// For an error that asks what was meant: work requests, and what else a host or a peer does.
+constexpr std::array<std::string_view, 28> all_verbs{
+    "send",       "write",   "read",  "fetch_add", "compare_swap", "atomic_write", "bind",
+    "invalidate", "recv",    "close", "reg",       "dereg",        "rekey",        "pause",
+    "resume",     "link",    "fill",  "wait",      "bytes",        "packet",       "frame",
+    "connect",    "destroy", "limit", "rate",      "path",         "modify",       "fault"};
 
 }  // namespace
 
@@ -164,8 +138,7 @@ bool Story::run_step(Line line) {
   }
   const std::size_t host = stage_.host(first);
   const Word verb = line.next("what the host does");
-  const auto row = std::ranges::find(verbs, verb.text, &Verb::name);
-  if (row != verbs.end()) {
+  if (opcode_of_verb(verb.text) != nullptr) {
     post_ = read_post(line, stage_.nic_host(first), verb);
     return post_more();
   }
@@ -217,6 +190,12 @@ void Story::run_host_step(Line& line, std::size_t host, const Word& verb) {
     stage_.close(stage_.connection(host, line.take("via"), line.place()));
   } else if (verb.text == "destroy") {
     destroy(line, node);
+  } else if (verb.text == "limit") {
+    set_limit(line, node);
+  } else if (verb.text == "rate") {
+    set_rate(line, host);
+  } else if (verb.text == "path") {
+    change_path(line, host);
   } else if (verb.text == "reg") {
     stage_.register_region(line.next("the memory"));
   } else if (verb.text == "dereg") {
@@ -284,6 +263,57 @@ void Story::modify(Line& line, std::size_t host) {
   }
 }
 
+/// "server limit all 3".
+void Story::set_limit(Line& line, Node& node) {
+  nic::Srq& srq = stage_.srq(line.next("the shared receive queue"));
+  const Word limit = line.next("the limit");
+  const auto value = static_cast<std::uint32_t>(number_of(limit, u32_max));
+  if (!node.nic().modify_srq(srq, std::nullopt, value)) {
+    fail(limit, "The queue doesn't hold so many requests.");
+  }
+}
+
+/// "client rate 100Mb/s burst=4KiB".
+void Story::set_rate(Line& line, std::size_t host) {
+  constexpr std::uint64_t bits_per_kbit = 1'000;
+  const Word word = line.next("the rate");
+  const auto rate = faults::parse_rate(word.text);
+  if (!rate) {
+    fail(word, fmt::format("'{}' isn't a rate, such as 100Mb/s.", word.text));
+  }
+  nic::RateLimit limit;
+  limit.kbps = static_cast<std::uint32_t>(std::min(*rate / bits_per_kbit, u32_max));
+  if (const auto burst = line.take("burst")) {
+    limit.burst_bytes = static_cast<std::uint32_t>(size_of(*burst, u32_max));
+  }
+  const End& end = stage_.end_of(stage_.connection(host, line.take("via"), line.place()), host);
+  if (end.qp == nullptr || !stage_.hosts()[host].node->nic().limit_rate(*end.qp, limit)) {
+    fail(word, "The queue pair's state doesn't permit a rate, or the device not this one.");
+  }
+}
+
+/// "client path load", "client path rearm", "client path migrate".
+void Story::change_path(Line& line, std::size_t host) {
+  const Word what = line.next("load, rearm or migrate");
+  Connection& connection = stage_.connection(host, line.take("via"), line.place());
+  if (what.text == "load") {
+    stage_.load_alternate_path(connection, host, what.place);
+    return;
+  }
+  if (what.text != "rearm" && what.text != "migrate") {
+    fail(what, fmt::format("'{}' is none of load, rearm and migrate.", what.text));
+  }
+  nic::QpAttr attr;
+  attr.path_mig_state =
+      what.text == "rearm" ? nic::PathMigState::rearm : nic::PathMigState::migrated;
+  Node& node = *stage_.hosts()[host].node;
+  nic::Qp* const qp = stage_.end_of(connection, host).qp;
+  if (qp == nullptr ||
+      !node.nic().modify_qp(node.now(), *qp, attr, nic::qp_attr_mask::path_mig_state)) {
+    fail(what, "The queue pair's state doesn't permit this, or it knows of one way only.");
+  }
+}
+
 void Story::fill(Line& line) {
   const Location at = stage_.location(line.next("the memory"));
   const Word value = line.next("a byte");
@@ -291,143 +321,6 @@ void Story::fill(Line& line) {
   const MutableBytes bytes =
       stage_.bytes(at, length ? size_of(*length, at.bytes_left()) : at.bytes_left(), value.place);
   std::ranges::fill(bytes, static_cast<std::byte>(number_of(value, 0xFF)));
-}
-
-/// A list of pieces: "source+8:100,other:50"; the last one's length is the rest if it isn't told.
-void Story::read_sges(const Word& word, std::uint64_t length, bool has_length, Post& post) {
-  std::string_view rest = word.text;
-  std::uint64_t left = length;
-  while (true) {
-    const auto comma = rest.find(',');
-    const std::string_view piece = rest.substr(0, comma);
-    const auto colon = piece.find(':');
-    const Location at = stage_.location({std::string(piece.substr(0, colon)), word.place});
-    std::uint64_t bytes = has_length ? left : at.bytes_left();
-    if (colon != std::string_view::npos) {
-      bytes = size_of({std::string(piece.substr(colon + 1)), word.place}, u32_max);
-    }
-    left -= std::min(left, bytes);
-    post.sges.push_back(
-        {.addr = at.va(), .length = static_cast<std::uint32_t>(bytes), .lkey = at.region->lkey});
-    if (comma == std::string_view::npos) {
-      return;
-    }
-    rest.remove_prefix(comma + 1);
-  }
-}
-
-Story::Post Story::read_post(Line& line, std::size_t host, const Word& verb) {
-  Post post;
-  post.host = host;
-  post.is_recv = verb.text == "recv";
-  post.wr.opcode = std::ranges::find(verbs, verb.text, &Verb::name)->opcode;
-  const Word id = line.next("the work request's ID");
-  const auto dots = id.text.find("..");
-  post.next_id = number_of({id.text.substr(0, dots), id.place}, u64_max);
-  post.last_id = dots == std::string::npos
-                     ? post.next_id
-                     : number_of({id.text.substr(dots + 2), id.place}, u64_max - 1);
-  post.connection = &stage_.connection(host, line.take("via"), line.place());
-
-  // Local memory: where data comes from, or for a READ, an atomic and a receive where it goes.
-  const bool brings = post.wr.opcode == WrOpcode::rdma_read || is_atomic(post.wr.opcode);
-  const auto length = line.take("length");
-  const std::uint64_t bytes =
-      is_atomic(post.wr.opcode) ? 8 : (length ? size_of(*length, u32_max) : 0);
-  const std::string_view local_key = post.is_recv || brings ? "into" : "from";
-  if (const auto local = line.take(local_key)) {
-    read_sges(*local, bytes, length.has_value() || is_atomic(post.wr.opcode), post);
-    if (const auto lkey = line.take("lkey")) {
-      post.sges.back().lkey = Lkey{static_cast<std::uint32_t>(stage_.value(*lkey, u32_max))};
-    }
-  }
-  if (!post.is_recv && post.wr.opcode != WrOpcode::send) {
-    post.remote =
-        stage_.location(line.require(is_atomic(post.wr.opcode) ? "at" : (brings ? "from" : "to")));
-    post.rkey = line.take("rkey");
-  }
-  if (const auto imm = line.take("imm")) {
-    post.wr.imm = ImmData{static_cast<std::uint32_t>(number_of(*imm, u32_max))};
-    post.wr.opcode =
-        post.wr.opcode == WrOpcode::send ? WrOpcode::send_with_imm : WrOpcode::rdma_write_with_imm;
-  }
-  if (post.wr.opcode == WrOpcode::atomic_fetch_and_add) {
-    post.wr.compare_add = number_of(line.require("add"), u64_max);
-  } else if (post.wr.opcode == WrOpcode::atomic_cmp_and_swp) {
-    post.wr.compare_add = number_of(line.require("compare"), u64_max);
-    post.wr.swap = number_of(line.require("swap"), u64_max);
-  }
-  if (const auto qkey = line.take("qkey")) {
-    post.qkey = Qkey{static_cast<std::uint32_t>(number_of(*qkey, u32_max))};
-  }
-  post.refused = line.take("refused");
-  post.wr.signaled = !line.flag("unsignaled");
-  post.wr.solicited = line.flag("solicited");
-  post.wr.fence = line.flag("fence");
-  line.end();
-  return post;
-}
-
-Result<void, PostError> Story::post_one(Post& post, Node& node) {
-  nic::Qp* const qp = stage_.end_of(*post.connection, post.host).qp;
-  if (qp == nullptr) {
-    fail(waiting_step().place(), "The connection is closed.");
-  }
-  if (post.is_recv) {
-    return node.nic().post_recv(node.now(), *qp, {.wr_id = post.next_id, .sges = post.sges});
-  }
-  post.wr.wr_id = post.next_id;
-  const End& end = stage_.end_of(*post.connection, post.host);
-  if (end.to_peer != nullptr) {
-    post.wr.address = &nic::handle_of(*end.to_peer);
-    post.wr.remote_qpn = stage_.peer_of(end).qpn;
-    post.wr.remote_qkey = post.qkey.value_or(post.connection->spec->qkey);
-  }
-  return node.nic().post_send(node.now(), *qp, post.wr);
-}
-
-/// A refusal must be the one that the step expects.
-void Story::check_refusal(const Post& post, PostError error) const {
-  const auto& refusal = *std::ranges::find(refusals, error, &Refusal::error);
-  if (!post.refused) {
-    fail(waiting_step().place(),
-         fmt::format("The work request can't be posted: {}.", refusal.text));
-  }
-  if (post.refused->text != refusal.name) {
-    fail(*post.refused, fmt::format("The work request is refused as {}, expected {}.", refusal.name,
-                                    post.refused->text));
-  }
-}
-
-/// Posts what is left of a range. False while the queue is full.
-bool Story::post_more() {
-  Post& post = *post_;
-  Node& node = *stage_.hosts()[post.host].node;
-  post.wr.sges = post.sges;
-  if (post.remote) {
-    post.wr.remote_addr = post.remote->va();
-    post.wr.rkey = post.rkey ? Rkey{static_cast<std::uint32_t>(stage_.value(*post.rkey, u32_max))}
-                             : post.remote->region->rkey;
-  }
-  while (post.next_id <= post.last_id) {
-    const auto posted = post_one(post, node);
-    if (!posted && posted.error() == PostError::queue_full && !post.refused) {
-      node.drive();
-      return false;
-    }
-    if (!posted) {
-      check_refusal(post, posted.error());
-    } else if (post.refused) {
-      fail(*post.refused,
-           fmt::format("The work request isn't refused, expected {}.", post.refused->text));
-    }
-    stage_.simulation().trace().add(node.now(), TraceKind::posted, node.id(),
-                                    waiting_step().text());
-    ++post.next_id;
-  }
-  post_.reset();
-  node.drive();
-  return true;
 }
 
 void Story::run_peer_step(Line& line, std::size_t host, const Word& verb) {

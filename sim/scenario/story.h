@@ -48,8 +48,13 @@ class Story final : public Application, public EventHandler {
   /// A work request step: posted for each ID of a range.
   struct Post {
     std::size_t host = 0;
+    /// nullptr: a receive request for a shared queue.
     Connection* connection = nullptr;
     bool is_recv = false;
+    /// Of a receive request: the queue that it is for. Of others: the one that they name (XRC).
+    nic::Srq* srq = nullptr;
+    /// That is bound or invalidated.
+    nic::Mw* window = nullptr;
     SendWr wr;
     std::vector<Sge> sges;
     /// Evaluated when it is posted, because keys may change.
@@ -69,13 +74,21 @@ class Story final : public Application, public EventHandler {
   void modify(Line& line, std::size_t host);
   void fill(Line& line);
   void destroy(Line& line, Node& node);
+  void set_limit(Line& line, Node& node);
+  void set_rate(Line& line, std::size_t host);
+  void change_path(Line& line, std::size_t host);
   void run_peer_step(Line& line, std::size_t host, const Word& verb);
   void send_packet(Line& line, std::size_t host);
 
+  // Work requests (story_post.cpp).
+  [[nodiscard]] static const WrOpcode* opcode_of_verb(std::string_view verb);
   [[nodiscard]] Post read_post(Line& line, std::size_t host, const Word& verb);
+  void read_operands(Line& line, Post& post);
+  void read_window_work(Line& line, Post& post);
   void read_sges(const Word& word, std::uint64_t length, bool has_length, Post& post);
   [[nodiscard]] bool post_more();
   [[nodiscard]] Result<void, PostError> post_one(Post& post, Node& node);
+  void address(Post& post, const End& end) const;
   void check_refusal(const Post& post, PostError error) const;
 
   void next_step();

@@ -24,10 +24,14 @@ UC_RESPONDER = "proto/ib_bth/uc_responder.cpp"
 UD_RESPONDER = "proto/ib_bth/ud_responder.cpp"
 ENCAPSULATION = "proto/roce/encap.cpp"
 QUEUE = "proto/send_queue.cpp"
+RECEIVES = "proto/recv_queue.cpp"
 RECEIVE = "nic_model/nic_receive.cpp"
 NIC = "nic_model/nic.cpp"
 MEMORY = "nic_model/memory_table.cpp"
 QPS = "nic_model/qp_table.cpp"
+QP_LIFE = "nic_model/nic_qp.cpp"
+MIGRATION = "nic_model/nic_migration.cpp"
+TRANSMIT = "nic_model/nic_transmit.cpp"
 
 MUTANTS = [
     # The requester.
@@ -163,6 +167,38 @@ MUTANTS = [
            "static_cast<std::uint32_t>(packet.payload().size());"),
     Mutant("the Q_Key isn't checked", UD_RESPONDER,
            "if (qkey != config_.qkey) {", "if (false) {"),
+    # Shared queues and windows.
+    Mutant("a message doesn't keep the request that it began with", RECEIVES,
+           "if (!is_shared() || held_) {", "if (true) {"),
+    Mutant("nobody hears that a shared queue runs low", RECEIVES,
+           "if (size() < limit_) {", "if (false) {"),
+    Mutant("nobody hears of a queue pair's last request", QP_LIFE,
+           "!std::exchange(qp.last_wqe_told, true)", "false"),
+    Mutant("all XRC messages go to one queue", RESPONDER,
+           "find(Srqn{number})", "find(Srqn{1})"),
+    Mutant("a window opens all of its region", MEMORY,
+           ".length = binding.length,", ".length = mr.length,"),
+    Mutant("a window of type 2 is open to everybody", MEMORY,
+           "if (grant->kind == Kind::window_2 && grant->qpn != user.qpn) {", "if (false) {"),
+    Mutant("SEND with invalidate leaves the window open", RESPONDER,
+           "if (packet.info().has_invalidate() &&", "if (false &&"),
+    Mutant("a local invalidate leaves the window open", REQUESTER,
+           ": env.memory.invalidate(user, wqe.invalidate_rkey);",
+           ": Result<void, AccessFault>{};"),
+    Mutant("an ATOMIC WRITE writes nothing", RESPONDER,
+           "msn_ = msn_.next();\n  place(*host, packet.payload());", "msn_ = msn_.next();"),
+    # Ways and rates.
+    Mutant("a dead way is the end though there is another", COMPLETER,
+           "std::exchange(has_alternate_path_, false)", "false"),
+    Mutant("nobody follows a peer that migrates", MIGRATION,
+           "if (qp.attr.path_mig_state == PathMigState::armed) {\n    migrate(qp);",
+           "if (false) {\n    migrate(qp);"),
+    Mutant("MigReq is always 1", TRANSMIT,
+           "bth.set_migrated(false);", "bth.set_migrated(true);"),
+    Mutant("nobody hears of a migration that is refused", MIGRATION,
+           "!std::exchange(qp.path_mig_err_told, true)", "false"),
+    Mutant("a limited rate limits nothing", TRANSMIT,
+           "if (qp.pacer.permits(now)) {", "if (true) {"),
     # The device.
     Mutant("a completion queue in use can be destroyed", NIC,
            "if (cq.users > 0) {", "if (cq.users > 9) {"),

@@ -66,6 +66,13 @@ TEST_CASE("errors of a file name line, column and what was meant") {
              Contains("s.toml:3:11: 'fe80::1' isn't an IPv4 address, which roce_v2 takes"));
   CHECK_THAT(load_error("[[connection]]\nservice = \"rd\"\n"),
              Contains("s.toml:2:11: 'rd' isn't a service"));
+  CHECK_THAT(load_error("[[memory]]\nname=\"m\"\nhost=\"client\"\nsize=8\naccess=[\"mw_bnd\"]\n"),
+             Contains("s.toml:5:9:") && Contains("mean mw_bind?"));
+  CHECK_THAT(load_error("[[window]]\nname=\"w\"\nhost=\"server\"\ntype=3\n"),
+             Contains("s.toml:4:6: A window is of type 1 or 2, not '3'"));
+  CHECK_THAT(load_error("[[srq]]\nname=\"q\"\nhost=\"server\"\n"
+                        "[[connection]]\nsrq=[\"p\"]\n"),
+             Contains("s.toml:5:6: No shared receive queue is named 'p'"));
   CHECK_THAT(load_error("[[connection]]\nbetween = [\"client\", \"sever\"]\n"),
              Contains("s.toml:2:22:") && Contains("mean server?"));
   CHECK_THAT(load_error("[[fault]]\naction = \"drop\"\ncont = 1\n"),
@@ -91,6 +98,12 @@ TEST_CASE("errors of a step point into its text") {
   CHECK_THAT(error("wait soon 1"), Contains("No host is named 'soon'"));
   CHECK_THAT(error("fault dorp count=1"), Contains("Did you mean drop?"));
   CHECK_THAT(error("client packet SEND_ONLY psn=0"), Contains("can't 'packet'"));
+  CHECK_THAT(error("client path lod"), Contains("none of load, rearm and migrate"));
+  CHECK_THAT(error("client path load"), Contains("an alternate address of both hosts"));
+  CHECK_THAT(error("client path rearm"), Contains("knows of one way only"));
+  CHECK_THAT(error("client rate fast"), Contains("isn't a rate"));
+  CHECK_THAT(error("client recv 1 srq=q"), Contains("No shared receive queue is named 'q'"));
+  CHECK_THAT(error("client bind 1 window=w"), Contains("No window is named 'w'"));
 }
 
 TEST_CASE("a difference in the packets is told with the trace around it") {
@@ -115,6 +128,12 @@ TEST_CASE("each kind of expectation can fail") {
   CHECK_THAT(fails("completions = [\"client 1 rem_access_err\"]"), Contains("success"));
   CHECK_THAT(fails("completions = [\"client 1\", \"server 7 recv\"]"), Contains("never completes"));
   CHECK_THAT(fails("states = [\"client err\"]"), Contains("is rts, expected err"));
+  CHECK_THAT(fails("states = [\"client rts path=armed\"]"),
+             Contains("The path of client is migrated, expected armed"));
+  CHECK_THAT(fails("packets = [\"client > server WRITE_ONLY alternate\", \"...\"]"),
+             Contains("it goes by the first way"));
+  CHECK_THAT(fails("completions = [\"client 1 invalidated=5\"]"),
+             Contains("it invalidated no key"));
   CHECK_THAT(fails("events = [\"server qp_fatal\"]"), Contains("is nothing"));
   CHECK_THAT(fails("counters = [\"client sent_pkts=2\"]"), Contains("is 1, expected 2"));
   CHECK_THAT(fails("counters = [\"client sent_pkts>=2\"]"), Contains("at least 2"));
