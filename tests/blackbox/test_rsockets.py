@@ -53,6 +53,13 @@ def test_rstream_with_small_buffers(host):
     server.succeed()
 
 
+def test_every_wait_for_nothing_ends_with_its_timeout(host):
+    """Users of the kernel's siw saw rselect() time out once, and never again."""
+    program = host.run(compiled("socket_timeouts"), str(host.free_port()))
+    assert program.status == 0, program.report()
+    assert program.out.splitlines() == ["listening: 6 timeouts", "connected: 6 timeouts"]
+
+
 def test_rcopy(host, tmp_path):
     source = tmp_path / "source"
     source.write_bytes(hashlib.shake_256(b"rcopy").digest(5_000_011))
