@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <string_view>
 
 #include "base/ids.h"
 #include "cli/layer_builder.h"
@@ -66,8 +68,14 @@ std::string add_deth(const ib::Deth& deth, LayerBuilder layer) {
 std::string add_feth(const ib::Feth& feth, LayerBuilder layer) {
   layer.number("placement_type", 3, 1, feth.placement_type());
   layer.number("selectivity", 3, 1, feth.selectivity());
-  return fmt::format("placement type {}, selectivity {}", feth.placement_type(),
-                     feth.selectivity());
+  constexpr std::array<std::string_view, 4> types{"nothing", "visibility", "persistence",
+                                                  "visibility and persistence"};
+  constexpr std::array<std::string_view, 2> levels{"a range", "a region"};
+  if (feth.placement_type() >= types.size() || feth.selectivity() >= levels.size()) {
+    return fmt::format("placement type {}, selectivity {}: reserved", feth.placement_type(),
+                       feth.selectivity());
+  }
+  return fmt::format("{} of {}", types[feth.placement_type()], levels[feth.selectivity()]);
 }
 
 std::string add_reth(const ib::Reth& reth, LayerBuilder layer) {

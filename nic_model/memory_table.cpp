@@ -1,5 +1,7 @@
 #include "nic_model/memory_table.h"
 
+#include <atomic>
+
 #include "base/check.h"
 
 namespace verbena::nic {
@@ -9,6 +11,8 @@ namespace {
 constexpr unsigned tag_bits = 8;
 
 constexpr Access remote_rights = Access::remote_write | Access::remote_read | Access::remote_atomic;
+
+constexpr Access flush_rights = Access::flush_global | Access::flush_persistent;
 
 constexpr Access operator&(Access a, Access b) { return Access{to_value(a) & to_value(b)}; }
 
@@ -31,10 +35,12 @@ std::byte* advance(std::byte* host, std::uint64_t offset) {
 
 }  // namespace
 
-MemoryTable::MemoryTable(const DeviceProfile& profile, Pager* pager, std::uint64_t seed)
+MemoryTable::MemoryTable(const DeviceProfile& profile, Pager* pager, PersistentStore* store,
+                         std::uint64_t seed)
     : regions_max_(profile.mr_max),
       windows_max_(profile.mw_max),
       pager_(pager),
+      store_(store),
       prng_(seed),
       grants_(1),
       owners_(1) {
@@ -141,8 +147,7 @@ MemoryTable::Found MemoryTable::find_local(PdId pd, Lkey key, Va va, std::uint64
   return grant;
 }
 
-MemoryTable::Found MemoryTable::find_remote(const MemoryUser& user, Rkey key, Va va,
-                                            std::uint64_t length, Access needed) const {
+MemoryTable::Found MemoryTable::find_key(const MemoryUser& user, Rkey key, Access needed) const {
   const Grant* const grant = grant_of(to_value(key));
   if (grant == nullptr) {
     return std::unexpected(AccessFault::unknown_key);
@@ -156,7 +161,13 @@ MemoryTable::Found MemoryTable::find_remote(const MemoryUser& user, Rkey key, Va
   if (!allows(grant->access, needed)) {
     return std::unexpected(AccessFault::not_permitted);
   }
-  if (!is_within(va, length, grant->first, grant->length)) {
+  return grant;
+}
+
+MemoryTable::Found MemoryTable::find_remote(const MemoryUser& user, Rkey key, Va va,
+                                            std::uint64_t length, Access needed) const {
+  const Found grant = find_key(user, key, needed);
+  if (grant && !is_within(va, length, (*grant)->first, (*grant)->length)) {
     return std::unexpected(AccessFault::out_of_range);
   }
   return grant;
@@ -258,7 +269,8 @@ Result<void, AccessFault> MemoryTable::bind(const MemoryUser& user, const Window
   const bool zero_based = allows(binding.access, Access::zero_based);
   grants_[index] = {.key = to_value(binding.key),
                     .kind = is_type_1 ? Kind::window_1 : Kind::window_2,
-                    .access = (binding.access & remote_rights) | (mr.access & Access::on_demand),
+                    .access = (binding.access & (remote_rights | (mr.access & flush_rights))) |
+                              (mr.access & Access::on_demand),
                     .pd = mw.pd->id,
                     .qpn = user.qpn,
                     .first = zero_based ? Va{0} : binding.addr,
@@ -317,6 +329,28 @@ Result<void, AccessFault> MemoryTable::invalidate(const MemoryUser& user, Rkey k
     return std::unexpected(AccessFault::wrong_qp);
   }
   unbind(*owners_[to_value(key) >> tag_bits].mw);
+  return {};
+}
+
+Result<void, AccessFault> MemoryTable::flush(const MemoryUser& user, Rkey key, Va va,
+                                             const Flush& flush) {
+  const Access needed = access_needed(flush);
+  const Found grant =
+      flush.whole ? find_key(user, key, needed) : find_remote(user, key, va, flush.length, needed);
+  if (!grant) {
+    return std::unexpected(grant.error());
+  }
+  // The bytes were written by this thread, and processors see each other's: all that is left is to
+  // keep the order.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!flush.persistence) {
+    return {};
+  }
+  const std::uint64_t offset = flush.whole ? 0 : to_value(va) - to_value((*grant)->first);
+  const std::uint64_t length = flush.whole ? (*grant)->length : flush.length;
+  if (!store_->make_persistent(advance((*grant)->host, offset), length)) {
+    return std::unexpected(AccessFault::not_present);
+  }
   return {};
 }
 

@@ -19,8 +19,10 @@ namespace verbena::nic {
 
 class MemoryTable final : public MemoryAccess {
  public:
-  /// The seed makes tags unpredictable to peers. `pager` may be null.
-  MemoryTable(const DeviceProfile& profile, Pager* pager, std::uint64_t seed);
+  /// The seed makes tags unpredictable to peers. `pager` and `store` may be null; without a store
+  /// nothing is registered with flush_persistent.
+  MemoryTable(const DeviceProfile& profile, Pager* pager, PersistentStore* store,
+              std::uint64_t seed);
 
   /// Fails with limit_reached only. The arguments have been checked.
   [[nodiscard]] Result<Mr*, NicError> add(const Mr& description);
@@ -49,6 +51,8 @@ class MemoryTable final : public MemoryAccess {
   [[nodiscard]] Result<void, AccessFault> bind(const MemoryUser& user,
                                                const WindowBinding& binding) override;
   [[nodiscard]] Result<void, AccessFault> invalidate(const MemoryUser& user, Rkey key) override;
+  [[nodiscard]] Result<void, AccessFault> flush(const MemoryUser& user, Rkey key, Va va,
+                                                const Flush& flush) override;
 
  private:
   enum class Kind : std::uint8_t { region, null_region, window_1, window_2 };
@@ -80,6 +84,7 @@ class MemoryTable final : public MemoryAccess {
   [[nodiscard]] const Grant* grant_of(std::uint32_t key) const;
   [[nodiscard]] Found find_local(PdId pd, Lkey key, Va va, std::uint64_t length,
                                  Access needed) const;
+  [[nodiscard]] Found find_key(const MemoryUser& user, Rkey key, Access needed) const;
   [[nodiscard]] Found find_remote(const MemoryUser& user, Rkey key, Va va, std::uint64_t length,
                                   Access needed) const;
   [[nodiscard]] Result<std::byte*, AccessFault> memory_of(const Grant& grant, Va va,
@@ -91,6 +96,7 @@ class MemoryTable final : public MemoryAccess {
   const std::uint32_t regions_max_;
   const std::uint32_t windows_max_;
   Pager* const pager_;
+  PersistentStore* const store_;
   std::uint32_t regions_ = 0;
   std::uint32_t windows_ = 0;
   Prng prng_;

@@ -235,7 +235,8 @@ class Nic {
   [[nodiscard]] Result<Pd*, NicError> alloc_pd();
   [[nodiscard]] Result<void, NicError> dealloc_pd(Pd& pd);
   /// Registers [host, host + length), named `iova` by keys. remote_write and remote_atomic need
-  /// local_write (IBTA vol 1, 10.6.3.1). The memory must stay mapped until deregistration.
+  /// local_write (IBTA vol 1, 10.6.3.1). flush_persistent needs a store (`unsupported` otherwise)
+  /// and excludes on_demand. The memory must stay mapped until deregistration.
   [[nodiscard]] Result<Mr*, NicError> reg_mr(Pd& pd, std::byte* host, std::uint64_t length, Va iova,
                                              Access access);
   /// A region of any address and no memory: for the parts of a message that nobody wants.

@@ -45,7 +45,7 @@ struct Nic::Impl {
   Impl(const DeviceProfile& device_profile, NicConfig nic_config, std::uint64_t seed)
       : profile(device_profile),
         config(std::move(nic_config)),
-        memory(device_profile, config.pager, seed) {}
+        memory(device_profile, config.pager, config.persistent_store, seed) {}
   ~Impl() { ready.clear(); }
 
   /// What the transport of `qp` does is counted for the queue pair and for the port.

@@ -18,6 +18,20 @@ bool rights_are_valid(Access access) {
   return !remote_writes || allows(access, Access::local_write);
 }
 
+/// What is to be persistent has to be there, and there must be a way to make it so.
+Result<void, NicError> check_persistence(const NicConfig& config, Access access) {
+  if (!allows(access, Access::flush_persistent)) {
+    return {};
+  }
+  if (config.persistent_store == nullptr) {
+    return std::unexpected(NicError::unsupported);
+  }
+  if (allows(access, Access::on_demand)) {
+    return std::unexpected(NicError::invalid_argument);
+  }
+  return {};
+}
+
 bool range_is_valid(const DeviceProfile& profile, std::byte* host, std::uint64_t length, Va iova) {
   const auto address = reinterpret_cast<std::uintptr_t>(host);
   return address + length >= address && to_value(iova) + length >= to_value(iova) &&
@@ -39,6 +53,9 @@ Result<Mr*, NicError> Nic::reg_mr(Pd& pd, std::byte* host, std::uint64_t length,
                                   Access access) {
   if (!rights_are_valid(access) || !range_is_valid(impl_->profile, host, length, iova)) {
     return std::unexpected(NicError::invalid_argument);
+  }
+  if (auto checked = check_persistence(impl_->config, access); !checked) {
+    return std::unexpected(checked.error());
   }
   auto mr = impl_->memory.add(
       {.host = host, .length = length, .iova = iova, .access = access, .pd = &pd});
@@ -67,6 +84,9 @@ Result<void, NicError> Nic::rereg_mr(Mr& mr, const MrChange& change) {
   if (mr.is_null || mr.device_memory != nullptr || !rights_are_valid(access) ||
       !range_is_valid(impl_->profile, translation.host, translation.length, translation.iova)) {
     return std::unexpected(NicError::invalid_argument);
+  }
+  if (auto checked = check_persistence(impl_->config, access); !checked) {
+    return checked;
   }
   mr.access = access;
   mr.host = translation.host;
@@ -137,7 +157,7 @@ Result<void, NicError> Nic::free_dm(DeviceMemory& dm) {
 Result<Mr*, NicError> Nic::reg_dm_mr(Pd& pd, DeviceMemory& dm, std::uint64_t offset,
                                      std::uint64_t length, Access access) {
   if (!rights_are_valid(access) || !allows(access, Access::zero_based) || offset > dm.length ||
-      length > dm.length - offset) {
+      length > dm.length - offset || allows(access, Access::flush_persistent)) {
     return std::unexpected(NicError::invalid_argument);
   }
   auto mr = impl_->memory.add({.host = dm.bytes.get() + offset,

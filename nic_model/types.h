@@ -160,6 +160,15 @@ class Pager {
                                           bool for_writing) noexcept = 0;
 };
 
+/// Brings memory to where it outlives a loss of power. The owner of a Nic knows how; a FLUSH tells
+/// when.
+class PersistentStore {
+ public:
+  virtual ~PersistentStore() = default;
+  /// False if it can't be done.
+  [[nodiscard]] virtual bool make_persistent(std::byte* start, std::uint64_t bytes) noexcept = 0;
+};
+
 /// What the owner decides when it creates a Nic.
 struct NicConfig {
   std::uint64_t node_guid = 0;
@@ -172,6 +181,9 @@ struct NicConfig {
   /// For regions registered with on_demand; must outlive the Nic. Without one, all of their memory
   /// is taken to be there.
   Pager* pager = nullptr;
+  /// For regions registered with flush_persistent; must outlive the Nic. Without one, there are no
+  /// such regions.
+  PersistentStore* persistent_store = nullptr;
 };
 
 /// The Ethernet address of a port with that IPv4 address: 02:00 and then the address. Where there

@@ -21,6 +21,8 @@ enum class Access : std::uint32_t {
   zero_based = 1U << 5,
   on_demand = 1U << 6,
   huge_tlb = 1U << 7,
+  flush_global = 1U << 8,
+  flush_persistent = 1U << 9,
   relaxed_ordering = 1U << 20,
 };
 
@@ -66,6 +68,24 @@ struct WindowBinding {
   Access access = Access::none;
 };
 
+/// What a FLUSH does with the bytes that were written before it (IBTA vol 1, annex A19.4.1).
+struct Flush {
+  /// Whoever reads the memory sees them.
+  bool global_visibility = false;
+  /// They outlive a loss of power.
+  bool persistence = false;
+  /// All that the key opens, not a range.
+  bool whole = false;
+  /// Of a range.
+  std::uint32_t length = 0;
+};
+
+/// The rights that a FLUSH needs, of the queue pair and of the memory.
+[[nodiscard]] constexpr Access access_needed(const Flush& flush) {
+  return (flush.global_visibility ? Access::flush_global : Access::none) |
+         (flush.persistence ? Access::flush_persistent : Access::none);
+}
+
 /// No more than this is asked for at once by local() and remote(): the payload of a packet, or of
 /// an FPDU, whose length has 16 bits (RFC 5044, 4.3).
 inline constexpr std::uint64_t memory_piece_bytes_max = 1U << 16;
@@ -99,6 +119,11 @@ class MemoryAccess {
                                                        const WindowBinding& binding) = 0;
   /// Ends the binding of a window of type 2: its key opens nothing any more.
   [[nodiscard]] virtual Result<void, AccessFault> invalidate(const MemoryUser& user, Rkey key) = 0;
+
+  /// Carries out a FLUSH of [va, va + flush.length), or of all that the key opens, after the checks
+  /// of remote().
+  [[nodiscard]] virtual Result<void, AccessFault> flush(const MemoryUser& user, Rkey key, Va va,
+                                                        const Flush& flush) = 0;
 };
 
 }  // namespace verbena

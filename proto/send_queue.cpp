@@ -45,6 +45,7 @@ Result<void, PostError> SendQueue::push(const SendWr& wr) {
       .invalidate_rkey = wr.invalidate_rkey,
       .remote_srqn = wr.remote_srqn,
       .binding = wr.binding,
+      .flush = wr.flush,
       .length = static_cast<std::uint32_t>(length),
       .sge_count = wr.inline_data ? 0 : static_cast<std::uint32_t>(wr.sges.size()),
       .opcode = wr.opcode,

@@ -25,6 +25,7 @@ struct SendWqe {
   Rkey invalidate_rkey{};
   Srqn remote_srqn{};
   WindowBinding binding;
+  Flush flush;
   std::uint32_t length = 0;
   std::uint32_t sge_count = 0;
   WrOpcode opcode = WrOpcode::send;
@@ -45,11 +46,12 @@ struct SendWqe {
   [[nodiscard]] bool is_atomic() const {
     return opcode == WrOpcode::atomic_cmp_and_swp || opcode == WrOpcode::atomic_fetch_and_add;
   }
+  [[nodiscard]] bool is_flush() const { return opcode == WrOpcode::flush; }
   /// Answered by a response that brings data.
   [[nodiscard]] bool wants_data() const { return is_read() || is_atomic(); }
   /// Answered by a response of its own, not by an ACK that may cover others.
   [[nodiscard]] bool wants_response() const {
-    return wants_data() || opcode == WrOpcode::atomic_write;
+    return wants_data() || is_flush() || opcode == WrOpcode::atomic_write;
   }
 };
 

@@ -55,6 +55,8 @@ WcOpcode completion_opcode(WrOpcode opcode) noexcept {
       return WcOpcode::local_inv;
     case WrOpcode::bind_mw:
       return WcOpcode::bind_mw;
+    case WrOpcode::flush:
+      return WcOpcode::flush;
     case WrOpcode::atomic_write:
       return WcOpcode::atomic_write;
   }

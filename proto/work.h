@@ -25,6 +25,8 @@ enum class WrOpcode : std::uint8_t {
   local_inv = 7,
   bind_mw = 8,
   send_with_inv = 9,
+  /// As later versions of rdma-core number it; version 44 has no call for it.
+  flush = 14,
   atomic_write = 15,
 };
 
@@ -63,6 +65,7 @@ enum class WcOpcode : std::uint8_t {
   fetch_add = 4,
   bind_mw = 5,
   local_inv = 6,
+  flush = 8,
   atomic_write = 9,
   recv = 128,
   recv_rdma_with_imm = 129,
@@ -120,6 +123,8 @@ struct SendWr {
   Srqn remote_srqn{};
   /// Of bind_mw.
   WindowBinding binding{};
+  /// Of flush, with `remote_addr` and `rkey`. It has no local memory.
+  Flush flush{};
 };
 
 /// A receive work request. The span is read during the post and not kept.

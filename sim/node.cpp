@@ -10,7 +10,7 @@
 namespace verbena::sim {
 namespace {
 
-nic::NicConfig nic_config(const NodeConfig& config, StationId id) {
+nic::NicConfig nic_config(const NodeConfig& config, StationId id, nic::PersistentStore& store) {
   nic::NicConfig result;
   result.node_guid = 0x0200'00FF'FE00'0000 + static_cast<std::uint64_t>(id);
   result.mtu_max = config.mtu_max;
@@ -18,6 +18,7 @@ nic::NicConfig nic_config(const NodeConfig& config, StationId id) {
   if (config.alternate_gid) {
     result.gids.push_back({.gid = *config.alternate_gid, .type = config.encapsulation});
   }
+  result.persistent_store = &store;
   return result;
 }
 
@@ -45,6 +46,8 @@ std::string_view name_of(WcOpcode opcode) noexcept {
       return "bind_mw";
     case WcOpcode::local_inv:
       return "local_inv";
+    case WcOpcode::flush:
+      return "flush";
     case WcOpcode::atomic_write:
       return "atomic_write";
     case WcOpcode::recv:
@@ -71,7 +74,7 @@ Node::Node(World& world, StationId id, const NodeConfig& config, std::uint64_t s
     : Station(world, id, config.name),
       arena_bytes_(config.arena_bytes),
       arena_(std::make_unique<std::byte[]>(config.arena_bytes)),
-      nic_(nic::default_profile(), nic_config(config, id), seed),
+      nic_(nic::default_profile(), nic_config(config, id, *this), seed),
       pd_(must(nic_.alloc_pd())),
       cq_(must(nic_.create_cq(config.cqe, 0))) {
   nic_.add_qpn_block(config.first_qpn, config.qpn_count);
@@ -133,6 +136,19 @@ void Node::resume() {
     nic_.on_timer(world_.now);
   }
   drive();
+}
+
+bool Node::make_persistent(std::byte* start, std::uint64_t bytes) noexcept {
+  persistent_.resize(arena_bytes_);
+  const auto offset = static_cast<std::size_t>(start - arena_.get());
+  copy_bytes(MutableBytes(persistent_).subspan(offset, bytes), arena().subspan(offset, bytes));
+  return true;
+}
+
+void Node::lose_power() {
+  pause();
+  persistent_.resize(arena_bytes_);
+  copy_bytes(arena(), persistent_);
 }
 
 void Node::on_event(Time now, std::uint64_t /*token*/) {

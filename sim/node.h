@@ -49,7 +49,10 @@ struct NodeConfig {
 /// Keys and packets name the arena's first byte by this address, on every machine.
 inline constexpr Va arena_va{0x10'0000};
 
-class Node final : public Station, public EventHandler, private FrameSink {
+class Node final : public Station,
+                   public EventHandler,
+                   public nic::PersistentStore,
+                   private FrameSink {
  public:
   Node(World& world, StationId id, const NodeConfig& config, std::uint64_t seed);
 
@@ -76,6 +79,10 @@ class Node final : public Station, public EventHandler, private FrameSink {
   /// that arrive wait.
   void pause() { paused_ = true; }
   void resume();
+  /// The processor stands still for ever, and memory holds what was made persistent and zeros.
+  void lose_power();
+  /// Of the arena.
+  bool make_persistent(std::byte* start, std::uint64_t bytes) noexcept override;
 
   void receive(FrameRef frame) override;
   void on_room() override { drive(); }
@@ -93,6 +100,8 @@ class Node final : public Station, public EventHandler, private FrameSink {
 
   std::size_t arena_bytes_;
   std::unique_ptr<std::byte[]> arena_;
+  /// What of the arena outlives a loss of power; empty if nothing does.
+  std::vector<std::byte> persistent_;
   nic::Nic nic_;
   nic::Pd* pd_;
   nic::Cq* cq_;

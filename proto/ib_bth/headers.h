@@ -256,15 +256,22 @@ static_assert(is_wire_struct<XrcEth, 4>);
 /// FLUSH extended transport header (annex A19.4): 26 reserved bits, then SEL and PLT.
 class Feth {
  public:
+  /// Placement types, which may be combined (annex A19.4.1.1).
+  static constexpr unsigned global_visibility = 1;
+  static constexpr unsigned persistence = 2;
+  /// Selectivity levels (annex A19.4.1.2).
+  static constexpr unsigned range = 0;
+  static constexpr unsigned whole_region = 1;
+
   Feth() = default;
   Feth(unsigned placement_type, unsigned selectivity) {
     set_placement_type(placement_type);
     set_selectivity(selectivity);
   }
-  /// PLT, 4 bits: bit 0 global visibility, bit 1 persistence.
+  /// PLT, 4 bits.
   [[nodiscard]] unsigned placement_type() const { return selectors_ & 0x0FU; }
   void set_placement_type(unsigned type) { detail::set_bits(selectors_, 0x0F, type); }
-  /// SEL, 2 bits: 0 the range of the RETH, 1 the whole memory region.
+  /// SEL, 2 bits.
   [[nodiscard]] unsigned selectivity() const { return (selectors_ & 0x30U) >> 4; }
   void set_selectivity(unsigned level) { detail::set_bits(selectors_, 0x30, level << 4); }
 

@@ -153,7 +153,7 @@ RcRequester::Outcome RcRequester::on_read_response(TransportEnv& env, const Pack
   const auto at = static_cast<std::uint32_t>(packet.psn() - wqe.first_psn);
   const std::uint64_t offset = std::uint64_t{at} * connection_.mtu_bytes;
   const bool last = at + 1 == wqe.psn_count;
-  // The response to an ATOMIC WRITE is that of a READ of no bytes (annex A19.4).
+  // The response to an ATOMIC WRITE or FLUSH is that of a READ of no bytes (annex A19.4).
   const std::uint64_t expected_bytes =
       wqe.is_read() ? std::min<std::uint64_t>(wqe.length - offset, connection_.mtu_bytes) : 0;
   // First or middle is not told apart: a READ that was asked again in the middle begins with First,

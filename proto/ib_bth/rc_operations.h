@@ -15,9 +15,15 @@ namespace verbena::ib {
   return is_atomic(operation) || operation == Operation::atomic_write;
 }
 
+/// Answered by a READ response that brings nothing (annex A19.4).
+[[nodiscard]] constexpr bool is_answered_without_data(Operation operation) {
+  return operation == Operation::flush || operation == Operation::atomic_write;
+}
+
 /// Answered with a response of its own, which is kept for replay.
 [[nodiscard]] constexpr bool keeps_reply(Operation operation) {
-  return operation == Operation::read_request || is_aligned_operation(operation);
+  return operation == Operation::read_request || operation == Operation::flush ||
+         is_aligned_operation(operation);
 }
 
 }  // namespace verbena::ib

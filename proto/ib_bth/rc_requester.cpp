@@ -21,6 +21,27 @@ Access local_access_of(const SendWqe& wqe) {
   return wqe.wants_data() ? Access::local_write : Access::none;
 }
 
+/// Of a request that carries no data.
+Opcode opcode_without_data(WrOpcode opcode) {
+  switch (opcode) {
+    case WrOpcode::rdma_read:
+      return Opcode::rc_read_request;
+    case WrOpcode::atomic_cmp_and_swp:
+      return Opcode::rc_compare_swap;
+    case WrOpcode::flush:
+      return Opcode::rc_flush;
+    default:
+      return Opcode::rc_fetch_add;
+  }
+}
+
+/// The FETH of a FLUSH (annex A19.4.1).
+Feth feth_of(const Flush& flush) {
+  return {(flush.global_visibility ? Feth::global_visibility : 0) |
+              (flush.persistence ? Feth::persistence : 0),
+          flush.whole ? Feth::whole_region : Feth::range};
+}
+
 /// Attempts are shown in captures only; their number stops there.
 constexpr std::uint8_t retry_attempt_max = 255;
 
@@ -66,11 +87,12 @@ Result<void, PostError> RcRequester::post(const SendWr& wr) {
   const bool wants_data = wr.opcode == WrOpcode::rdma_read ||
                           wr.opcode == WrOpcode::atomic_cmp_and_swp ||
                           wr.opcode == WrOpcode::atomic_fetch_and_add;
-  const bool wants_response = wants_data || wr.opcode == WrOpcode::atomic_write;
+  const bool is_rc_only = wr.opcode == WrOpcode::atomic_write || wr.opcode == WrOpcode::flush;
+  const bool wants_response = wants_data || is_rc_only;
   // Data can't come back into inline data, and without a responder's resource it can't come at all.
-  // Only reliable connections know ATOMIC WRITE.
+  // Only reliable connections know ATOMIC WRITE and FLUSH.
   if ((wants_data && wr.inline_data) || (wants_response && config_.max_rd_atomic == 0) ||
-      (wr.opcode == WrOpcode::atomic_write && connection_.service != Service::rc)) {
+      (is_rc_only && connection_.service != Service::rc)) {
     return std::unexpected(PostError::opcode_unsupported);
   }
   return queue_.push(wr);
@@ -109,7 +131,8 @@ bool RcRequester::start(TransportEnv& env, std::uint64_t index) {
     return execute_local(env, index);
   }
   const bool is_eight_bytes = wqe.is_atomic() || wqe.opcode == WrOpcode::atomic_write;
-  const bool length_fits = !is_eight_bytes || wqe.length == atomic_bytes;
+  const bool length_fits =
+      is_eight_bytes ? wqe.length == atomic_bytes : !wqe.is_flush() || wqe.length == 0;
   if (!length_fits ||
       !sges_permit(env.memory, connection_.pd, queue_.sges(index), local_access_of(wqe))) {
     local_failure_ = {.index = index,
@@ -191,11 +214,8 @@ RcRequester::Transmitted RcRequester::poll_transmit(TransportEnv& env, PacketSin
 bool RcRequester::emit(TransportEnv& env, PacketSink& sink) {
   const SendWqe& wqe = queue_.at(cursor_.index);
   const bool is_again = cursor_psn(wqe) != sent_;
-  if (wqe.wants_data()) {
-    if (!emit_read_or_atomic(sink, wqe)) {
-      return false;
-    }
-  } else if (!emit_data(env, sink, wqe)) {
+  const bool has_data = !wqe.wants_data() && !wqe.is_flush();
+  if (has_data ? !emit_data(env, sink, wqe) : !emit_without_data(sink, wqe)) {
     return false;
   }
   if (is_again) {
@@ -228,18 +248,19 @@ bool RcRequester::emit_data(TransportEnv& env, PacketSink& sink, const SendWqe& 
   return true;
 }
 
-/// A READ request, from the cursor's packet of the response on, or an atomic.
-bool RcRequester::emit_read_or_atomic(PacketSink& sink, const SendWqe& wqe) {
+/// A READ request, from the cursor's packet of the response on, an atomic or a FLUSH.
+bool RcRequester::emit_without_data(PacketSink& sink, const SendWqe& wqe) {
   const bool is_swap = wqe.opcode == WrOpcode::atomic_cmp_and_swp;
-  const Opcode opcode = wqe.is_read() ? Opcode::rc_read_request
-                        : is_swap     ? Opcode::rc_compare_swap
-                                      : Opcode::rc_fetch_add;
+  const Opcode opcode = opcode_without_data(wqe.opcode);
   PacketFields fields =
       connection_.fields_of(with_service(connection_.service, opcode), cursor_psn(wqe));
   fields.xrceth = XrcEth(to_value(wqe.remote_srqn));
   if (wqe.is_read()) {
     const std::uint32_t offset = cursor_.packet * connection_.mtu_bytes;
     fields.reth = Reth(wqe.remote_addr + offset, wqe.rkey, wqe.length - offset);
+  } else if (wqe.is_flush()) {
+    fields.feth = feth_of(wqe.flush);
+    fields.reth = Reth(wqe.remote_addr, wqe.rkey, wqe.flush.length);
   } else {
     fields.atomic_eth = AtomicEth(wqe.remote_addr, wqe.rkey, is_swap ? wqe.swap : wqe.compare_add,
                                   is_swap ? wqe.compare_add : 0);

@@ -50,7 +50,7 @@ struct RcRequesterConfig {
   std::uint8_t retry_cnt = 7;
   /// RNR NAKs to put up with, 0 to 6; 7: any number (IBTA vol 1, 9.7.5.2.8).
   std::uint8_t rnr_retry = 7;
-  /// READs and atomics in flight at most. 0: none may be posted.
+  /// READs, atomics and FLUSHes in flight at most. 0: none may be posted.
   std::uint8_t max_rd_atomic = 1;
 };
 
@@ -129,7 +129,7 @@ class RcRequester {
   [[nodiscard]] bool window_is_full() const;
   [[nodiscard]] bool emit(TransportEnv& env, PacketSink& sink);
   [[nodiscard]] bool emit_data(TransportEnv& env, PacketSink& sink, const SendWqe& wqe);
-  [[nodiscard]] bool emit_read_or_atomic(PacketSink& sink, const SendWqe& wqe);
+  [[nodiscard]] bool emit_without_data(PacketSink& sink, const SendWqe& wqe);
   [[nodiscard]] PacketNote note_of(Psn psn) const;
   void advance_cursor(TransportEnv& env, const SendWqe& wqe, std::uint32_t packets);
   void go_back(TransportEnv& env, PacketNote::Cause cause);
@@ -172,7 +172,7 @@ class RcRequester {
   Psn sent_;
   Psn next_psn_;
   Cursor cursor_;
-  /// READs and atomics begun and not completed.
+  /// READs, atomics and FLUSHes begun and not completed.
   std::uint32_t rd_atomics_in_flight_ = 0;
   /// A request that can't be sent, for the status given: it fails once it is the oldest.
   struct LocalFailure {

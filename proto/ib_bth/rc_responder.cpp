@@ -19,9 +19,26 @@ constexpr Syndrome invalid_request = Syndrome::nak(NakCode::invalid_request);
 constexpr Syndrome access_error = Syndrome::nak(NakCode::remote_access_error);
 constexpr Syndrome operational_error = Syndrome::nak(NakCode::remote_operational_error);
 
-/// The right that an operation needs, of the QP and of the memory; none for a SEND.
-Access access_needed(Operation operation) {
-  switch (operation) {
+Flush flush_of(const PacketView& packet) {
+  const unsigned types = packet.feth().placement_type();
+  return {.global_visibility = (types & Feth::global_visibility) != 0,
+          .persistence = (types & Feth::persistence) != 0,
+          .whole = packet.feth().selectivity() == Feth::whole_region,
+          .length = packet.reth().length_bytes()};
+}
+
+/// Whether a FLUSH asks for something, and for nothing that is reserved.
+bool is_known(const Feth& feth) {
+  const unsigned types = feth.placement_type();
+  return types != 0 && (types & ~(Feth::global_visibility | Feth::persistence)) == 0 &&
+         feth.selectivity() <= Feth::whole_region;
+}
+
+/// The rights that a request needs, of the QP and of the memory; none for a SEND.
+Access access_needed(const PacketView& packet) {
+  switch (packet.info().operation) {
+    case Operation::flush:
+      return access_needed(flush_of(packet));
     case Operation::write:
     case Operation::atomic_write:
       return Access::remote_write;
@@ -170,12 +187,17 @@ RcResponder::Checked RcResponder::check_opcode_allowed(const PacketView& packet)
   switch (packet.info().operation) {
     case Operation::send:
       return std::nullopt;
+    case Operation::flush:
+      if (!is_known(packet.feth())) {
+        break;
+      }
+      [[fallthrough]];
     case Operation::write:
     case Operation::read_request:
     case Operation::compare_swap:
     case Operation::fetch_add:
     case Operation::atomic_write:
-      if (allows(config_.access, access_needed(packet.info().operation))) {
+      if (allows(config_.access, access_needed(packet))) {
         return std::nullopt;
       }
       break;
@@ -252,6 +274,7 @@ RcResponder::Checked RcResponder::check_length(const PacketView& packet) const {
       return std::nullopt;
     }
     case Operation::read_request:
+    case Operation::flush:
       if (packet.reth().length_bytes() > message_bytes_max) {
         return refused(message_bytes_max, packet.reth().length_bytes());
       }
@@ -270,6 +293,9 @@ RcResponder::Checked RcResponder::check_length(const PacketView& packet) const {
 /// it begins. A request for no bytes names no memory: its key isn't looked at.
 RcResponder::Checked RcResponder::check_key(TransportEnv& env, const PacketView& packet) const {
   const OpcodeInfo& info = packet.info();
+  if (info.operation == Operation::flush) {
+    return std::nullopt;  // It may name all that a key opens: execute_flush() asks.
+  }
   Va va{};
   Rkey rkey{};
   std::uint64_t length = 0;
@@ -286,7 +312,7 @@ RcResponder::Checked RcResponder::check_key(TransportEnv& env, const PacketView&
     return Refusal{.check = RxCheck::key, .syndrome = invalid_request, .got = to_value(va)};
   }
   if (length == 0 ||
-      env.memory.check_remote(memory_user(), rkey, va, length, access_needed(info.operation))) {
+      env.memory.check_remote(memory_user(), rkey, va, length, access_needed(packet))) {
     return std::nullopt;
   }
   return Refusal{.check = RxCheck::key,
@@ -312,6 +338,9 @@ RcResponder::Checked RcResponder::execute(TransportEnv& env, const PacketView& p
       break;
     case Operation::atomic_write:
       refusal = execute_atomic_write(env, packet);
+      break;
+    case Operation::flush:
+      refusal = execute_flush(env, packet);
       break;
     default:
       refusal = execute_atomic(env, packet);
@@ -442,16 +471,33 @@ RcResponder::Checked RcResponder::execute_atomic_write(TransportEnv& env,
                    .got = to_value(reth.rkey())};
   }
   env.counters.add(Counter::rx_atomic_requests);
-  msn_ = msn_.next();
   place(*host, packet.payload());
-  Reply& reply = add_reply();
-  reply = {.operation = Operation::atomic_write,
-           .waiting = true,
-           .first_psn = packet.psn(),
-           .psn_count = 1,
-           .msn = msn_,
-           .begins = true};
+  answer_without_data(packet);
   return std::nullopt;
+}
+
+/// Annex A19.4: what was written before is in place already, so there is nothing to wait for. A
+/// duplicate finds its answer kept and does nothing (oA19-14).
+RcResponder::Checked RcResponder::execute_flush(TransportEnv& env, const PacketView& packet) {
+  const Reth reth = packet.reth();
+  if (!env.memory.flush(memory_user(), reth.rkey(), reth.va(), flush_of(packet))) {
+    return Refusal{.check = RxCheck::key,
+                   .syndrome = access_error,
+                   .counter = Counter::resp_remote_access_errors,
+                   .got = to_value(reth.rkey())};
+  }
+  answer_without_data(packet);
+  return std::nullopt;
+}
+
+void RcResponder::answer_without_data(const PacketView& packet) {
+  msn_ = msn_.next();
+  add_reply() = {.operation = packet.info().operation,
+                 .waiting = true,
+                 .first_psn = packet.psn(),
+                 .psn_count = 1,
+                 .msn = msn_,
+                 .begins = true};
 }
 
 /// The last packet of a SEND or WRITE is in place.

@@ -41,11 +41,12 @@ namespace verbena::ib {
 
 struct RcResponderConfig {
   Psn first_psn;
-  /// READs and atomics answered at a time and kept for replay.
+  /// READs, atomics and FLUSHes answered at a time and kept for replay.
   std::uint8_t max_dest_rd_atomic = 1;
   /// The timer code of our RNR NAKs.
   std::uint8_t min_rnr_timer = 0;
-  /// What peers may do through this QP: remote_write, remote_read, remote_atomic.
+  /// What peers may do through this QP: remote_write, remote_read, remote_atomic, flush_global,
+  /// flush_persistent.
   Access access = Access::none;
   /// Of an XRC target; null otherwise.
   const XrcDomain* xrc_domain = nullptr;
@@ -107,7 +108,7 @@ class RcResponder {
   /// The message that is coming in.
   enum class Inbound : std::uint8_t { idle, send, write };
 
-  /// A READ or atomic: what is being answered, and what a duplicate would be answered with.
+  /// A READ, atomic or FLUSH: what is being answered, and what a duplicate would be answered with.
   struct Reply {
     Operation operation = Operation::read_request;
     bool waiting = false;
@@ -147,6 +148,8 @@ class RcResponder {
   void execute_read(TransportEnv& env, const PacketView& packet);
   [[nodiscard]] Checked execute_atomic(TransportEnv& env, const PacketView& packet);
   [[nodiscard]] Checked execute_atomic_write(TransportEnv& env, const PacketView& packet);
+  [[nodiscard]] Checked execute_flush(TransportEnv& env, const PacketView& packet);
+  void answer_without_data(const PacketView& packet);
   void end_message(TransportEnv& env, const PacketView& packet);
   [[nodiscard]] bool takes_receive(const PacketView& packet) const;
 

@@ -89,7 +89,7 @@ bool RcResponder::replay(const PacketView& packet) {
     reply->next_packet = at;
     reply->bytes_left = reth.length_bytes();
     reply->begins = true;
-  } else if (reply->operation == Operation::atomic_write) {
+  } else if (is_answered_without_data(reply->operation)) {
     reply->next_packet = 0;
     reply->begins = true;
   }

@@ -71,6 +71,10 @@ constexpr std::array fields_by_name{
           [](F& f, std::uint64_t v) { f.atomic_eth.set_compare(v); }},
     Field{"original", u64_max, [](const F& f) { return f.atomic_ack_eth.original(); },
           [](F& f, std::uint64_t v) { f.atomic_ack_eth.set_original(v); }},
+    Field{"placement", 0xF, [](const F& f) { return std::uint64_t{f.feth.placement_type()}; },
+          [](F& f, std::uint64_t v) { f.feth.set_placement_type(low32(v)); }},
+    Field{"selectivity", 3, [](const F& f) { return std::uint64_t{f.feth.selectivity()}; },
+          [](F& f, std::uint64_t v) { f.feth.set_selectivity(low32(v)); }},
     Field{"srqn", qpn_mask, [](const F& f) { return std::uint64_t{f.xrceth.srq_number()}; },
           [](F& f, std::uint64_t v) { f.xrceth.set_srq_number(low32(v)); }},
     Field{"invalidate", u32_max, [](const F& f) { return std::uint64_t{to_value(f.ieth.rkey())}; },
@@ -115,6 +119,8 @@ void read_fields(Line& line, Stage& stage, ib::PacketFields& fields) {
 }
 
 std::optional<std::string> compare_fields(Line& line, Stage& stage, const PacketSummary& packet) {
+  // All of them are taken from the line, also behind the first difference.
+  std::optional<std::string> difference;
   for (const Field& field : fields_by_name) {
     const auto word = line.take(field.name);
     if (!word) {
@@ -127,17 +133,17 @@ std::optional<std::string> compare_fields(Line& line, Stage& stage, const Packet
       fields.reth = ib::Reth(fields.atomic_eth.va(), fields.atomic_eth.rkey(), 0);
     }
     const std::uint64_t got = field.get(fields);
-    if (expected != got) {
-      return fmt::format("{} is {:#x}, expected {:#x}", field.name, got, expected);
+    if (expected != got && !difference) {
+      difference = fmt::format("{} is {:#x}, expected {:#x}", field.name, got, expected);
     }
   }
   if (const auto word = line.take("payload")) {
     const std::uint64_t expected = size_of(*word, payload_bytes_max);
-    if (expected != packet.payload_bytes) {
-      return fmt::format("payload has {} bytes, expected {}", packet.payload_bytes, expected);
+    if (expected != packet.payload_bytes && !difference) {
+      difference = fmt::format("payload has {} bytes, expected {}", packet.payload_bytes, expected);
     }
   }
-  return std::nullopt;
+  return difference;
 }
 
 std::vector<std::byte> payload_from(Line& line) {

@@ -33,13 +33,15 @@ constexpr Duration limit_default{10'000'000'000};
 }  // namespace
 
 Access access_of(const std::vector<Word>& words) {
-  constexpr std::array<std::pair<std::string_view, Access>, 6> rights{
+  constexpr std::array<std::pair<std::string_view, Access>, 8> rights{
       {{"local_write", Access::local_write},
        {"remote_write", Access::remote_write},
        {"remote_read", Access::remote_read},
        {"remote_atomic", Access::remote_atomic},
        {"mw_bind", Access::mw_bind},
-       {"zero_based", Access::zero_based}}};
+       {"zero_based", Access::zero_based},
+       {"flush_global", Access::flush_global},
+       {"flush_persistent", Access::flush_persistent}}};
   Access access = Access::none;
   for (const Word& word : words) {
     const auto row =
@@ -60,6 +62,9 @@ namespace {
 
 constexpr Access all_access =
     Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic;
+
+/// Of queue pairs: what memory permits or not is told by the memory.
+constexpr Access connection_access = all_access | Access::flush_global | Access::flush_persistent;
 
 /// What carries the packets, and the addresses of hosts that have none of their own.
 struct TransportRow {
@@ -289,7 +294,7 @@ void read_connections(Table& root, Scenario& scenario) {
     ConnectionSpec connection;
     connection.place = table.place();
     connection.hosts = {0, 1};
-    connection.access = all_access;
+    connection.access = connection_access;
     if (const auto name = table.word("name")) {
       connection.name = name->text;
     }
@@ -320,7 +325,7 @@ void read_connections(Table& root, Scenario& scenario) {
   if (scenario.connections.empty() && scenario.hosts.size() >= 2) {
     ConnectionSpec connection;
     connection.hosts = {0, 1};
-    connection.access = all_access;
+    connection.access = connection_access;
     scenario.connections.push_back(connection);
   }
   if (scenario.connections.size() > connections_max) {

@@ -142,6 +142,9 @@ void Stage::build_memory() {
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       bytes[i] = spec.counting ? static_cast<std::byte>(i) : std::byte{spec.value};
     }
+    if (allows(spec.access, Access::flush_persistent)) {
+      static_cast<void>(node->make_persistent(bytes.data(), bytes.size()));
+    }
     regions_.push_back(region);
   }
 }

@@ -19,11 +19,11 @@ constexpr std::uint64_t u64_max = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t u32_max = std::numeric_limits<std::uint32_t>::max();
 
 /// For an error that asks what was meant: work requests, and what else a host or a peer does.
-constexpr std::array<std::string_view, 28> all_verbs{
-    "send",       "write",   "read",  "fetch_add", "compare_swap", "atomic_write", "bind",
-    "invalidate", "recv",    "close", "reg",       "dereg",        "rekey",        "pause",
-    "resume",     "link",    "fill",  "wait",      "bytes",        "packet",       "frame",
-    "connect",    "destroy", "limit", "rate",      "path",         "modify",       "fault"};
+constexpr std::array<std::string_view, 30> all_verbs{
+    "send", "write", "read",   "fetch_add", "compare_swap", "atomic_write", "bind",    "invalidate",
+    "recv", "close", "reg",    "dereg",     "rekey",        "pause",        "resume",  "link",
+    "fill", "wait",  "bytes",  "packet",    "frame",        "connect",      "destroy", "limit",
+    "rate", "path",  "modify", "fault",     "flush",        "lose_power"};
 
 }  // namespace
 
@@ -204,6 +204,8 @@ void Story::run_host_step(Line& line, std::size_t host, const Word& verb) {
     stage_.change_keys(line.next("the memory"));
   } else if (verb.text == "pause") {
     node.pause();
+  } else if (verb.text == "lose_power") {
+    node.lose_power();
   } else if (verb.text == "resume") {
     node.resume();
   } else if (verb.text == "fill") {

@@ -85,6 +85,7 @@ class Story final : public Application, public EventHandler {
   [[nodiscard]] Post read_post(Line& line, std::size_t host, const Word& verb);
   void read_operands(Line& line, Post& post);
   void read_window_work(Line& line, Post& post);
+  void read_flush(Line& line, Post& post);
   void read_sges(const Word& word, std::uint64_t length, bool has_length, Post& post);
   [[nodiscard]] bool post_more();
   [[nodiscard]] Result<void, PostError> post_one(Post& post, Node& node);

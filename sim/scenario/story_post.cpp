@@ -24,6 +24,7 @@ constexpr std::array verbs{Verb{"send", WrOpcode::send},
                            Verb{"fetch_add", WrOpcode::atomic_fetch_and_add},
                            Verb{"compare_swap", WrOpcode::atomic_cmp_and_swp},
                            Verb{"atomic_write", WrOpcode::atomic_write},
+                           Verb{"flush", WrOpcode::flush},
                            Verb{"bind", WrOpcode::bind_mw},
                            Verb{"invalidate", WrOpcode::local_inv},
                            Verb{"recv", WrOpcode::send}};
@@ -117,6 +118,8 @@ Story::Post Story::read_post(Line& line, std::size_t host, const Word& verb) {
   }
   if (is_local(post.wr.opcode)) {
     read_window_work(line, post);
+  } else if (post.wr.opcode == WrOpcode::flush) {
+    read_flush(line, post);
   } else {
     read_operands(line, post);
   }
@@ -138,6 +141,23 @@ void Story::read_window_work(Line& line, Post& post) {
                        .addr = at.va(),
                        .length = size_of(line.require("length"), u64_max),
                        .access = access_of(words_of_sum(line.require("rights")))};
+  }
+}
+
+/// "flush 1 at=target+8 length=16 for=persistence", "flush 2 at=target whole for=visibility".
+void Story::read_flush(Line& line, Post& post) {
+  post.remote = stage_.location(line.require("at"));
+  post.rkey = line.take("rkey");
+  Flush& flush = post.wr.flush;
+  flush.whole = line.flag("whole");
+  if (!flush.whole) {
+    flush.length = static_cast<std::uint32_t>(size_of(line.require("length"), u32_max));
+  }
+  for (const Word& word : words_of_sum(line.require("for"))) {
+    if (word.text != "visibility" && word.text != "persistence") {
+      fail(word, fmt::format("A FLUSH is for visibility or persistence, not '{}'.", word.text));
+    }
+    (word.text == "visibility" ? flush.global_visibility : flush.persistence) = true;
   }
 }
 

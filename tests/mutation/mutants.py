@@ -186,7 +186,16 @@ MUTANTS = [
            ": env.memory.invalidate(user, wqe.invalidate_rkey);",
            ": Result<void, AccessFault>{};"),
     Mutant("an ATOMIC WRITE writes nothing", RESPONDER,
-           "msn_ = msn_.next();\n  place(*host, packet.payload());", "msn_ = msn_.next();"),
+           "place(*host, packet.payload());\n  answer_without_data(packet);",
+           "answer_without_data(packet);"),
+    # FLUSH.
+    Mutant("a FLUSH makes nothing persistent", MEMORY,
+           "if (!flush.persistence) {", "if (true) {"),
+    Mutant("a FLUSH of a region flushes the range alone", MEMORY,
+           "const std::uint64_t length = flush.whole ? (*grant)->length : flush.length;",
+           "const std::uint64_t length = flush.length;"),
+    Mutant("a FLUSH needs no right", RESPONDER,
+           "return access_needed(flush_of(packet));", "return Access::none;"),
     # Ways and rates.
     Mutant("a dead way is the end though there is another", COMPLETER,
            "std::exchange(has_alternate_path_, false)", "false"),

@@ -26,6 +26,7 @@ nic::NicConfig config_of(const inet::Ipv4Address& address, const HostOptions& op
                  {.gid = ipv4, .type = Type::roce_v1},
                  {.gid = link_local, .type = Type::roce_v1}};
   config.pager = options.pager;
+  config.persistent_store = options.persistent_store;
   return config;
 }
 
@@ -45,6 +46,8 @@ const char* name_of(WcOpcode opcode) {
       return "bind_mw";
     case WcOpcode::local_inv:
       return "local_inv";
+    case WcOpcode::flush:
+      return "flush";
     case WcOpcode::atomic_write:
       return "atomic_write";
     case WcOpcode::recv:

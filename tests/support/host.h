@@ -37,6 +37,7 @@ struct HostOptions {
   std::uint64_t seed = 1;
   nic::Mtu mtu_max = nic::Mtu::mtu_4096;
   nic::Pager* pager = nullptr;
+  nic::PersistentStore* persistent_store = nullptr;
 };
 
 /// Page-aligned memory, as an application's mostly is.

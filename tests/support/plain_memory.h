@@ -1,5 +1,5 @@
-// Memory for tests of one transport: no windows, and the checks of a whole message are those of a
-// piece.
+// Memory for tests of one transport: no windows, nothing to flush, and the checks of a whole
+// message are those of a piece.
 #pragma once
 
 #include "proto/memory_access.h"
@@ -21,6 +21,9 @@ class PlainMemory : public MemoryAccess {
   }
   Result<void, AccessFault> invalidate(const MemoryUser&, Rkey) override {
     return std::unexpected(AccessFault::unknown_key);
+  }
+  Result<void, AccessFault> flush(const MemoryUser&, Rkey, Va, const Flush&) override {
+    return std::unexpected(AccessFault::not_permitted);
   }
 
  private:

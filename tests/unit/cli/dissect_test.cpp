@@ -169,8 +169,11 @@ TEST_CASE("the words of every extension header") {
   CHECK(summary_of({.opcode = Opcode::xrc_send_only, .xrceth = ib::XrcEth(8)}, 4) ==
         "XRC SEND Only: SRQ 0x000008, 4 bytes");
   CHECK(summary_of({.opcode = Opcode::rc_flush, .reth = reth, .feth = {1, 0}}) ==
-        "RC FLUSH: placement type 1, selectivity 0, va 0x7f1234567000, rkey 0x00001234, length "
-        "4096");
+        "RC FLUSH: visibility of a range, va 0x7f1234567000, rkey 0x00001234, length 4096");
+  CHECK(summary_of({.opcode = Opcode::rc_flush, .feth = {3, 1}}) ==
+        "RC FLUSH: visibility and persistence of a region, va 0x0, rkey 0x00000000, length 0");
+  CHECK(summary_of({.opcode = Opcode::rc_flush, .feth = {4, 0}}) ==
+        "RC FLUSH: placement type 4, selectivity 0: reserved, va 0x0, rkey 0x00000000, length 0");
   CHECK(summary_of({.opcode = Opcode::rd_acknowledge, .rdeth = ib::Rdeth(4)}) ==
         "RD Acknowledge: EE context 0x000004, ACK, 0 credits, MSN 0");
   CHECK(summary_of({.opcode = Opcode::ud_send_only, .dest_qpn = qpn_gsi}, 8) ==

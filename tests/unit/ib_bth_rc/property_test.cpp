@@ -1,9 +1,9 @@
 // Any mix of work over any bad link: everything posted completes once, in order and with the right
 // data, nothing else moves, and the same seed gives the same packets.
 //
-// Both ends send SENDs, WRITEs, READs and atomics to each other over a link that loses, doubles,
-// reorders and corrupts. What must come out is known from the posts alone, because every message
-// has memory of its own.
+// Both ends send SENDs, WRITEs, READs, atomics and FLUSHes to each other over a link that loses,
+// doubles, reorders and corrupts. What must come out is known from the posts alone, because every
+// message has memory of its own.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <deque>
@@ -26,6 +26,13 @@ constexpr std::uint64_t target_at = zone_bytes;
 constexpr std::uint64_t inbox_at = 2 * zone_bytes;
 constexpr std::uint64_t counters_at = 3 * zone_bytes;
 constexpr std::size_t memory_bytes = 3 * zone_bytes + 4096;
+
+constexpr WrOpcode opcodes[] = {
+    WrOpcode::rdma_write,           WrOpcode::rdma_write_with_imm, WrOpcode::send,
+    WrOpcode::send_with_imm,        WrOpcode::rdma_read,           WrOpcode::atomic_cmp_and_swp,
+    WrOpcode::atomic_fetch_and_add, WrOpcode::atomic_write,        WrOpcode::flush};
+
+constexpr Access rights = all_access | Access::flush_global;
 
 struct Weather {
   Ratio loss{0, 1};
@@ -71,6 +78,7 @@ class Run {
     ends_[1].qp = qps.b;
     ends_[1].side = Side::b;
     for (End& end : ends_) {
+      REQUIRE(host(end).nic.rereg_mr(*host(end).mr, {.access = rights}));
       store_u64(host(end).bytes(), counters_at, 0);
       end.expected.assign(host(end).bytes().begin(), host(end).bytes().end());
     }
@@ -109,6 +117,7 @@ class Run {
     end.timeout = 6;
     end.max_rd_atomic = static_cast<std::uint8_t>(1 + prng_.below(4));
     end.min_rnr_timer = 1;
+    end.access = rights;
     return end;
   }
 
@@ -156,18 +165,23 @@ class Run {
   }
 
   void post_one(End& from, End& to) {
-    const auto bytes = random_length();
-    const std::uint64_t at = from.zone_used;
+    const WrOpcode opcode = opcodes[prng_.below(std::size(opcodes))];
+    const bool is_atomic_write = opcode == WrOpcode::atomic_write;
+    const std::uint32_t bytes = is_atomic_write ? 8 : random_length();
+    const std::uint64_t at = is_atomic_write ? (from.zone_used + 7) / 8 * 8 : from.zone_used;
     if (at + bytes > zone_bytes) {
       return;  // Out of memory that is used once: enough was posted.
     }
-    from.zone_used += bytes;
-    const auto opcode = static_cast<WrOpcode>(prng_.below(7));
+    from.zone_used = at + bytes;
     const std::uint64_t id = from.next_id++;
     Work work;
     switch (opcode) {
       case WrOpcode::rdma_write:
+      case WrOpcode::atomic_write:
+      case WrOpcode::flush:
         work = host(from).write(id, {}, host(to), target_at + at);
+        work.opcode = opcode;
+        work.flush = {.global_visibility = true, .whole = prng_.chance({1, 2}), .length = bytes};
         break;
       case WrOpcode::rdma_write_with_imm:
         work = host(from).write_imm(id, {}, host(to), target_at + at, random_imm());
@@ -211,6 +225,9 @@ class Run {
       return;
     }
     work.pieces.clear();
+    if (work.opcode == WrOpcode::flush) {
+      return;  // It has no memory of its own, and changes none.
+    }
     for (const Piece& piece : cut((is_read ? inbox_at : source_at) + at, bytes)) {
       work.pieces.push_back(host(from).sge(piece));
     }

@@ -20,6 +20,9 @@ using nic::Pd;
 namespace {
 
 constexpr Access remote_all = Access::remote_write | Access::remote_read | Access::remote_atomic;
+constexpr Access flush_all = Access::flush_global | Access::flush_persistent;
+
+constexpr Access operator&(Access a, Access b) { return Access{to_value(a) & to_value(b)}; }
 
 /// Wide enough that no sum of the model wraps.
 __extension__ typedef unsigned __int128 Wide;
@@ -44,14 +47,29 @@ std::uint64_t draw_number(Prng& prng) {
   return prng.below(4) == 0 ? prng.next() : corner + prng.below(17) - 8;
 }
 
-Access draw_access(Prng& prng) { return Access{static_cast<std::uint32_t>(prng.below(64))}; }
+/// Any of those that decide over an access.
+Access draw_access(Prng& prng) {
+  return Access{static_cast<std::uint32_t>(prng.below(64) | prng.below(4) << 8)};
+}
+
+/// Remembers what it was asked for.
+struct Store final : nic::PersistentStore {
+  bool make_persistent(std::byte* start, std::uint64_t bytes) noexcept override {
+    first = reinterpret_cast<std::uintptr_t>(start);
+    length = bytes;
+    return true;
+  }
+  std::uintptr_t first = 0;
+  std::uint64_t length = 0;
+};
 
 class Model {
  public:
-  explicit Model(std::uint64_t seed) : prng_(seed), table_(nic::default_profile(), nullptr, seed) {}
+  explicit Model(std::uint64_t seed)
+      : prng_(seed), table_(nic::default_profile(), nullptr, &store_, seed) {}
 
   void step() {
-    switch (prng_.below(8)) {
+    switch (prng_.below(10)) {
       case 0:
         return add_region();
       case 1:
@@ -62,6 +80,10 @@ class Model {
         return prng_.below(4) == 0 ? remove() : void();
       case 4:
         return prng_.below(4) == 0 ? invalidate() : void();
+      case 5:
+        return change_region();
+      case 6:
+        return flush();
       default:
         return look();
     }
@@ -86,6 +108,26 @@ class Model {
                                     .first = to_value(iova),
                                     .length = length,
                                     .host = reinterpret_cast<std::uintptr_t>(host)};
+  }
+
+  void change_region() {
+    if (regions_.empty()) {
+      return;
+    }
+    Mr& mr = *regions_[prng_.below(regions_.size())];
+    if (mr.windows > 0) {
+      return;
+    }
+    mr.iova = Va{draw_number(prng_)};
+    mr.length = std::min(draw_number(prng_), ~std::uint64_t{0} - to_value(mr.iova));
+    mr.access = draw_access(prng_);
+    mr.pd = &draw_pd();
+    table_.update(mr);
+    granted_[to_value(mr.rkey)] = {.pd = mr.pd->id,
+                                   .access = mr.access,
+                                   .first = to_value(mr.iova),
+                                   .length = mr.length,
+                                   .host = reinterpret_cast<std::uintptr_t>(mr.host)};
   }
 
   void add_window() {
@@ -124,7 +166,7 @@ class Model {
     granted_[to_value(binding.key)] = {
         .pd = mw.pd->id,
         .qpn = is_type_1 ? std::nullopt : std::optional(user.qpn),
-        .access = Access{to_value(binding.access) & to_value(remote_all)},
+        .access = binding.access & (remote_all | (mr.access & flush_all)),
         .for_sges = false,
         .first = zero_based ? 0 : to_value(binding.addr),
         .length = binding.length,
@@ -206,10 +248,42 @@ class Model {
       const auto host = for_sge ? table_.local(user.pd, Lkey{key}, Va{va}, length, needed)
                                 : table_.remote(user, Rkey{key}, Va{va}, length, needed);
       REQUIRE(host.has_value() == may);
+      const auto checked = for_sge ? table_.check_local(user.pd, Lkey{key}, Va{va}, length, needed)
+                                   : table_.check_remote(user, Rkey{key}, Va{va}, length, needed);
+      REQUIRE(checked.has_value() == may);
       if (may) {
         const auto offset = static_cast<std::uintptr_t>(va - found->second.first);
         REQUIRE(reinterpret_cast<std::uintptr_t>(*host) == found->second.host + offset);
       }
+    }
+  }
+
+  void flush() {
+    const std::uint32_t key = draw_key();
+    const MemoryUser user{.pd = draw_pd().id, .qpn = draw_qpn()};
+    const auto found = granted_.find(key);
+    const Flush what{.global_visibility = prng_.below(2) == 0,
+                     .persistence = prng_.below(2) == 0,
+                     .whole = prng_.below(2) == 0,
+                     .length = static_cast<std::uint32_t>(draw_number(prng_))};
+    std::uint64_t va = draw_number(prng_);
+    if (found != granted_.end() && prng_.below(2) == 0) {
+      va = static_cast<std::uint64_t>(found->second.first);
+    }
+    const Access needed = (what.global_visibility ? Access::flush_global : Access::none) |
+                          (what.persistence ? Access::flush_persistent : Access::none);
+    bool may = found != granted_.end();
+    if (may) {
+      const auto first = static_cast<std::uint64_t>(found->second.first);
+      may = permits(found->second, user, false, what.whole ? first : va,
+                    what.whole ? 0 : what.length, needed);
+    }
+    REQUIRE(table_.flush(user, Rkey{key}, Va{va}, what).has_value() == may);
+    if (may && what.persistence) {
+      const auto& granted = found->second;
+      const auto offset = static_cast<std::uintptr_t>(va - granted.first);
+      REQUIRE(store_.first == granted.host + (what.whole ? 0 : offset));
+      REQUIRE(store_.length == (what.whole ? granted.length : what.length));
     }
   }
 
@@ -224,6 +298,7 @@ class Model {
 
   Prng prng_;
   Pd pds_[2] = {{.id = PdId{1}}, {.id = PdId{2}}};
+  Store store_;
   MemoryTable table_;
   std::vector<Mr*> regions_;
   std::vector<Mw*> windows_;

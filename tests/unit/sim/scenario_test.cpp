@@ -121,6 +121,8 @@ TEST_CASE("each kind of expectation can fail") {
   CHECK_THAT(fails("packets = [\"...\", \"client > server SEND_ONLY\"]"), Contains("No packet"));
   CHECK_THAT(fails("packets = [\"client > server WRITE_ONLY length=9\", \"...\"]"),
              Contains("length is 0x8, expected 0x9"));
+  CHECK_THAT(fails("packets = [\"client > server WRITE_ONLY length=9 payload=9\", \"...\"]"),
+             Contains("length is 0x8, expected 0x9"));
   CHECK_THAT(fails("packets = [\"client > server WRITE_ONLY lost\", \"...\"]"),
              Contains("it isn't lost"));
   CHECK_THAT(fails("completions = []"), Contains("1 more completions than expected"));
