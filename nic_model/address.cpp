@@ -56,9 +56,15 @@ Way make_way(const NicConfig& config, const AddressVector& av, std::uint16_t sou
   constexpr std::uint8_t hop_limit_default = 64;
   const GidEntry& row = config.gids[av.sgid_index];
   const Gid& source = row.gid;
+  std::optional<std::uint16_t> vlan_control;
+  if (row.vlan) {
+    // IEEE 802.1Q, 9.6: eight priorities, and as many service levels that mean something.
+    vlan_control = static_cast<std::uint16_t>((av.sl & 7U) << 13 | *row.vlan);
+  }
   const roce::Path path{.version = version_of(row, av.dgid),
                         .destination_mac = mac_of(av.dgid),
                         .source_mac = mac_of(source),
+                        .vlan_control = vlan_control,
                         .source = source,
                         .destination = av.dgid,
                         .traffic_class = av.traffic_class,
@@ -71,7 +77,8 @@ Way make_way(const NicConfig& config, const AddressVector& av, std::uint16_t sou
           .route = {.source = source,
                     .destination = av.dgid,
                     .traffic_class = path.traffic_class,
-                    .hop_limit = path.hop_limit}};
+                    .hop_limit = path.hop_limit,
+                    .flow_label = path.flow_label}};
 }
 
 }  // namespace verbena::nic

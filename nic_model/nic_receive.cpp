@@ -21,13 +21,25 @@ bool pkeys_match(Pkey ours, Pkey theirs) {
   return ((a ^ b) & ~full_member & 0xFFFF) == 0 && ((a | b) & full_member) != 0;
 }
 
-/// The destination is in the GID table, for the version of RoCE that the frame has.
+/// The VLAN of a frame (IEEE 802.1Q, 9.6): 0 without one, also if a tag tells a priority only.
+std::uint16_t vlan_of(const roce::RoceFrame& frame) {
+  constexpr unsigned identifier_mask = 0xFFF;
+  return static_cast<std::uint16_t>(frame.vlan_control.value_or(0) & identifier_mask);
+}
+
+/// The destination is in the GID table, for the version of RoCE and the VLAN that the frame has.
 bool is_in_table(const NicConfig& config, const roce::RoceFrame& frame) {
   const auto type =
       frame.version == roce::Version::v1 ? GidEntry::Type::roce_v1 : GidEntry::Type::roce_v2;
   return std::ranges::any_of(config.gids, [&](const GidEntry& entry) {
-    return entry.gid == frame.destination && entry.type == type;
+    return entry.gid == frame.destination && entry.type == type &&
+           entry.vlan.value_or(0) == vlan_of(frame);
   });
+}
+
+bool is_on_vlan(const NicConfig& config, const roce::RoceFrame& frame) {
+  return std::ranges::any_of(
+      config.gids, [&](const GidEntry& entry) { return entry.vlan.value_or(0) == vlan_of(frame); });
 }
 
 /// PCP of the VLAN tag (IEEE 802.1Q, 9.6), which stands for the service level; 0 without one.
@@ -82,7 +94,7 @@ RxVerdict Nic::Impl::receive(Time now, ByteView bytes, bool icrc_is_proved) {
     counters.add(Counter::np_ecn_marked_roce_packets);
   }
   const bool to_group = !multicast.members(frame->destination).empty();
-  if (!to_group && !is_in_table(config, *frame)) {
+  if (to_group ? !is_on_vlan(config, *frame) : !is_in_table(config, *frame)) {
     return RxVerdict::drop(RxCheck::address, Counter::rx_drop_wrong_address);
   }
   const auto packet = ib::PacketView::parse(frame->transport);

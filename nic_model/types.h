@@ -148,6 +148,9 @@ struct QpCaps {
 struct GidEntry {
   Gid gid;
   enum class Type : std::uint8_t { roce_v1, roce_v2 } type = Type::roce_v2;
+  /// The VLAN that it is on, 1 to 4094: what it sends is tagged, with the service level as the
+  /// priority, and what it receives must be. Without one, a tag has no VLAN (identifier 0).
+  std::optional<std::uint16_t> vlan{};
 };
 
 /// Brings demand-paged memory into existence before it is touched. The owner of a Nic knows how;

@@ -3,6 +3,7 @@
 // out, one copy in").
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -58,21 +59,28 @@ struct FrameRoute {
   Gid source;
   Gid destination;
   Qpn destination_qpn{};
-  /// For ways whose IP header somebody else writes: IPv4 type of service, time to live.
+  /// For ways whose IP header somebody else writes: IPv4 type of service, time to live, and the
+  /// flow label of IPv6.
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 64;
+  std::uint32_t flow_label = 0;
   /// Nobody will miss it for long: a way that stays blocked may lose it. Frames of a reliable
   /// service wait, their sender has a timer.
   bool may_be_lost = false;
 };
 
-/// Header fields that the way itself fills in, whatever the sender put there. The ICRC covers them,
-/// so the sender has to know them before.
+/// Header fields that the way itself fills in, whatever the sender put there. The ICRC covers the
+/// first two, so the sender has to know them before; the others are for captures to be true.
 struct WayFields {
+  /// Of an Ethernet frame; all zeros leaves the sender's.
+  using EthernetAddress = std::array<std::uint8_t, 6>;
+
   /// IPv4 identification; 0 leaves the sender's.
   std::uint16_t identification = 0;
   /// 0 leaves the sender's.
   std::uint16_t udp_source_port = 0;
+  EthernetAddress destination_mac{};
+  EthernetAddress source_mac{};
 };
 
 /// Takes whole Ethernet frames without FCS. Ports and links implement it.

@@ -8,13 +8,11 @@
 namespace verbena::roce {
 namespace {
 
-constexpr std::size_t network_offset = inet::ethernet_header_bytes;
-constexpr std::size_t ipv4_total_offset = network_offset + offsetof(inet::Ipv4Header, total_bytes);
-constexpr std::size_t ipv4_identification_offset =
-    network_offset + offsetof(inet::Ipv4Header, identification);
-constexpr std::size_t ipv4_checksum_offset = network_offset + offsetof(inet::Ipv4Header, checksum);
-constexpr std::size_t ipv6_payload_offset =
-    network_offset + offsetof(inet::Ipv6Header, payload_bytes);
+// Offsets from the IP header or GRH.
+constexpr std::size_t ipv4_total_offset = offsetof(inet::Ipv4Header, total_bytes);
+constexpr std::size_t ipv4_identification_offset = offsetof(inet::Ipv4Header, identification);
+constexpr std::size_t ipv4_checksum_offset = offsetof(inet::Ipv4Header, checksum);
+constexpr std::size_t ipv6_payload_offset = offsetof(inet::Ipv6Header, payload_bytes);
 /// PayLen of a GRH lies where an IPv6 header has it (IBTA vol 1, 8.3).
 constexpr std::size_t grh_payload_offset = ipv6_payload_offset;
 
@@ -28,6 +26,13 @@ std::uint16_t ethertype_of(Version version) {
       break;
   }
   return inet::ethertype_ipv6;
+}
+
+/// Unless the way leaves it to the sender.
+void replace_mac(MutableBytes frame, std::size_t offset, const WayFields::EthernetAddress& mac) {
+  if (mac != WayFields::EthernetAddress{}) {
+    write_struct(frame.subspan(offset), inet::MacAddress{mac});
+  }
 }
 
 void store_u16(MutableBytes frame, std::size_t offset, std::size_t value) {
@@ -46,9 +51,7 @@ inet::UdpHeader udp_header(const Path& path) {
 
 Encapsulation::Encapsulation(const Path& path, ShortFrames short_frames)
     : path_(path), short_frames_(short_frames) {
-  const inet::EthernetHeader ethernet{path.destination_mac, path.source_mac,
-                                      boost::endian::big_uint16_buf_t(ethertype_of(path.version))};
-  write_struct(prefix_, ethernet);
+  lay_out_ethernet();
   switch (path.version) {
     case Version::v1:
       lay_out_grh();
@@ -60,6 +63,19 @@ Encapsulation::Encapsulation(const Path& path, ShortFrames short_frames)
       lay_out_ipv6();
       break;
   }
+}
+
+void Encapsulation::lay_out_ethernet() {
+  const boost::endian::big_uint16_buf_t ethertype(ethertype_of(path_.version));
+  inet::EthernetHeader ethernet{path_.destination_mac, path_.source_mac, ethertype};
+  network_offset_ = inet::ethernet_header_bytes;
+  if (path_.vlan_control) {
+    ethernet.ethertype = inet::ethertype_vlan;
+    const inet::VlanTag tag{boost::endian::big_uint16_buf_t(*path_.vlan_control), ethertype};
+    write_struct(MutableBytes(prefix_).subspan(network_offset_), tag);
+    network_offset_ += inet::vlan_tag_bytes;
+  }
+  write_struct(prefix_, ethernet);
 }
 
 void Encapsulation::lay_out_ipv4() {
@@ -76,9 +92,9 @@ void Encapsulation::lay_out_ipv4() {
   ip.source = *source;
   ip.destination = *destination;
   const MutableBytes prefix(prefix_);
-  write_struct(prefix.subspan(network_offset), ip);
-  write_struct(prefix.subspan(network_offset + sizeof(ip)), udp_header(path_));
-  prefix_bytes_ = network_offset + sizeof(ip) + sizeof(inet::UdpHeader);
+  write_struct(prefix.subspan(network_offset_), ip);
+  write_struct(prefix.subspan(network_offset_ + sizeof(ip)), udp_header(path_));
+  prefix_bytes_ = network_offset_ + sizeof(ip) + sizeof(inet::UdpHeader);
   ipv4_sum_ = static_cast<std::uint16_t>(~inet::ipv4_checksum(ip));
 }
 
@@ -90,9 +106,9 @@ void Encapsulation::lay_out_ipv6() {
   ip.source = ipv6_from_gid(path_.source);
   ip.destination = ipv6_from_gid(path_.destination);
   const MutableBytes prefix(prefix_);
-  write_struct(prefix.subspan(network_offset), ip);
-  write_struct(prefix.subspan(network_offset + sizeof(ip)), udp_header(path_));
-  prefix_bytes_ = network_offset + sizeof(ip) + sizeof(inet::UdpHeader);
+  write_struct(prefix.subspan(network_offset_), ip);
+  write_struct(prefix.subspan(network_offset_ + sizeof(ip)), udp_header(path_));
+  prefix_bytes_ = network_offset_ + sizeof(ip) + sizeof(inet::UdpHeader);
 }
 
 void Encapsulation::lay_out_grh() {
@@ -104,8 +120,8 @@ void Encapsulation::lay_out_grh() {
   grh.set_hop_limit(path_.hop_limit);
   grh.set_source(path_.source);
   grh.set_destination(path_.destination);
-  write_struct(MutableBytes(prefix_).subspan(network_offset), grh);
-  prefix_bytes_ = network_offset + sizeof(grh);
+  write_struct(MutableBytes(prefix_).subspan(network_offset_), grh);
+  prefix_bytes_ = network_offset_ + sizeof(grh);
 }
 
 std::size_t Encapsulation::frame_bytes(std::size_t transport_bytes) const {
@@ -118,6 +134,9 @@ void Encapsulation::write_prefix(MutableBytes frame, std::size_t transport_bytes
                                  const WayFields& way) const {
   VERBENA_CHECK(transport_bytes <= transport_bytes_max);
   copy_bytes(frame, ByteView(prefix_).first(prefix_bytes_));
+  replace_mac(frame, offsetof(inet::EthernetHeader, destination), way.destination_mac);
+  replace_mac(frame, offsetof(inet::EthernetHeader, source), way.source_mac);
+  const MutableBytes network = frame.subspan(network_offset_);
   const std::size_t payload_bytes = transport_bytes + icrc_bytes;
   const std::size_t udp_bytes = inet::udp_header_bytes + payload_bytes;
   const std::size_t udp_offset = prefix_bytes_ - inet::udp_header_bytes;
@@ -127,7 +146,7 @@ void Encapsulation::write_prefix(MutableBytes frame, std::size_t transport_bytes
   }
   switch (path_.version) {
     case Version::v1:
-      store_u16(frame, grh_payload_offset, payload_bytes);
+      store_u16(network, grh_payload_offset, payload_bytes);
       return;
     case Version::v2_ipv4: {
       const std::size_t total_bytes = inet::ipv4_header_bytes + udp_bytes;
@@ -135,17 +154,17 @@ void Encapsulation::write_prefix(MutableBytes frame, std::size_t transport_bytes
       // word is adding its complement.
       std::size_t sum = ipv4_sum_ + total_bytes;
       if (way.identification != 0) {
-        store_u16(frame, ipv4_identification_offset, way.identification);
+        store_u16(network, ipv4_identification_offset, way.identification);
         sum += std::size_t{0xFFFF} - path_.identification + way.identification;
         sum = (sum & 0xFFFF) + (sum >> 16);
       }
-      store_u16(frame, ipv4_total_offset, total_bytes);
-      store_u16(frame, ipv4_checksum_offset, ~((sum & 0xFFFF) + (sum >> 16)));
+      store_u16(network, ipv4_total_offset, total_bytes);
+      store_u16(network, ipv4_checksum_offset, ~((sum & 0xFFFF) + (sum >> 16)));
       store_u16(frame, udp_length_offset, udp_bytes);
       return;
     }
     case Version::v2_ipv6:
-      store_u16(frame, ipv6_payload_offset, udp_bytes);
+      store_u16(network, ipv6_payload_offset, udp_bytes);
       store_u16(frame, udp_length_offset, udp_bytes);
       return;
   }
@@ -156,7 +175,7 @@ std::size_t Encapsulation::finish(MutableBytes frame, std::size_t transport_byte
   const std::size_t end = icrc_offset + icrc_bytes;
   const std::size_t frame_end = frame_bytes(transport_bytes);
   VERBENA_CHECK(frame.size() >= frame_end);
-  const ByteView packet = frame.first(icrc_offset).subspan(network_offset);
+  const ByteView packet = frame.first(icrc_offset).subspan(network_offset_);
   store_icrc(frame.subspan(icrc_offset), icrc(path_.version, packet));
   std::ranges::fill(frame.first(frame_end).subspan(end), std::byte{0});
   return frame_end;

@@ -3,11 +3,14 @@
 //
 //     v2   | Ethernet 14 | IPv4 20 or IPv6 40 | UDP 8 | BTH .. pad | ICRC 4 | (Ethernet padding)
 //     v1   | Ethernet 14 | GRH 40                     | BTH .. pad | ICRC 4 | (Ethernet padding)
+//
+// With a VLAN tag the Ethernet header has 18 bytes (IEEE 802.1Q, 9.6).
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/bytes.h"
 #include "proto/gid.h"
@@ -30,6 +33,8 @@ struct Path {
   Version version = Version::v2_ipv4;
   inet::MacAddress destination_mac{};
   inet::MacAddress source_mac{};
+  /// The content of the VLAN tag, if there is one: priority (3 bits), 0, VLAN identifier (12).
+  std::optional<std::uint16_t> vlan_control{};
   /// For v2_ipv4 both are IPv4-mapped (gid_from_ipv4()).
   Gid source{};
   Gid destination{};
@@ -77,15 +82,19 @@ class Encapsulation {
   std::size_t finish(MutableBytes frame, std::size_t transport_bytes) const;
 
  private:
-  static constexpr std::size_t prefix_bytes_max =
-      inet::ethernet_header_bytes + inet::ipv6_header_bytes + inet::udp_header_bytes;
+  static constexpr std::size_t prefix_bytes_max = inet::ethernet_header_bytes +
+                                                  inet::vlan_tag_bytes + inet::ipv6_header_bytes +
+                                                  inet::udp_header_bytes;
 
+  void lay_out_ethernet();
   void lay_out_ipv4();
   void lay_out_ipv6();
   void lay_out_grh();
 
   Path path_;
   ShortFrames short_frames_;
+  /// Where the IP header or GRH begins.
+  std::size_t network_offset_ = 0;
   std::size_t prefix_bytes_ = 0;
   /// Headers with lengths and IPv4 header checksum still zero.
   std::array<std::byte, prefix_bytes_max> prefix_{};

@@ -60,6 +60,17 @@ std::optional<inet::MacAddress> multicast_mac(const Gid& gid) {
   return std::nullopt;
 }
 
+bool is_loopback(const Gid& gid) {
+  constexpr Gid ipv6_loopback{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+  const auto ipv4 = ipv4_from_gid(gid);
+  return ipv4 ? ipv4->is_loopback() : gid == ipv6_loopback;
+}
+
+std::string to_address_text(const Gid& gid) {
+  const auto ipv4 = ipv4_from_gid(gid);
+  return ipv4 ? ipv4->to_text() : to_text(gid);
+}
+
 std::string to_text(const Gid& gid) { return ipv6_from_gid(gid).to_text(); }
 
 std::string to_long_text(const Gid& gid) {

@@ -32,6 +32,11 @@ namespace verbena::roce {
 /// bits for IPv6 (RFC 2464, 7). nullopt for a unicast GID.
 [[nodiscard]] std::optional<inet::MacAddress> multicast_mac(const Gid& gid);
 
+/// 127.0.0.0/8 (RFC 1122, 3.2.1.3) and ::1 (RFC 4291, 2.5.3).
+[[nodiscard]] bool is_loopback(const Gid& gid);
+
+/// As programs write the address: "127.0.0.1", "fe80::1".
+[[nodiscard]] std::string to_address_text(const Gid& gid);
 /// As an IPv6 address is written: "::ffff:127.0.0.1", "fe80::1".
 [[nodiscard]] std::string to_text(const Gid& gid);
 /// As sysfs and ibv_devinfo write it: eight groups of four digits.

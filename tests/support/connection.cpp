@@ -30,7 +30,7 @@ void to_rtr(Host& host, Time now, nic::Qp& qp, const EndOptions& options, const 
             Qpn peer_qpn, Psn rq_psn) {
   nic::QpAttr attr;
   attr.state = nic::QpState::rtr;
-  attr.av = {.dgid = peer, .sgid_index = options.sgid_index, .has_grh = true};
+  attr.av = {.dgid = peer, .sgid_index = options.sgid_index, .sl = options.sl, .has_grh = true};
   attr.path_mtu = options.mtu;
   attr.dest_qpn = peer_qpn;
   attr.rq_psn = rq_psn;

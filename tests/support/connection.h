@@ -33,6 +33,8 @@ struct EndOptions {
   Qkey qkey{0x1111};
   /// Row of the GID table: RoCE v2 over IPv4, over IPv6, then v1 with the same GIDs (host.cpp).
   std::uint8_t sgid_index = 0;
+  /// Service level.
+  std::uint8_t sl = 0;
 };
 
 [[nodiscard]] nic::Qp& create_qp(Host& host, const EndOptions& options);

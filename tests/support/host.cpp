@@ -25,6 +25,9 @@ nic::NicConfig config_of(const inet::Ipv4Address& address, const HostOptions& op
                  {.gid = link_local},
                  {.gid = ipv4, .type = Type::roce_v1},
                  {.gid = link_local, .type = Type::roce_v1}};
+  for (nic::GidEntry& row : config.gids) {
+    row.vlan = options.vlan;
+  }
   config.pager = options.pager;
   config.persistent_store = options.persistent_store;
   return config;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,6 +39,8 @@ struct HostOptions {
   nic::Mtu mtu_max = nic::Mtu::mtu_4096;
   nic::Pager* pager = nullptr;
   nic::PersistentStore* persistent_store = nullptr;
+  /// Of all its GIDs.
+  std::optional<std::uint16_t> vlan{};
 };
 
 /// Page-aligned memory, as an application's mostly is.

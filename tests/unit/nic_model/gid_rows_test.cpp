@@ -106,4 +106,32 @@ TEST_CASE("RoCE v2 doesn't go from IPv4 to IPv6, but to a group of either kind i
   CHECK_FALSE(try_ah(Gid{}, 2));
 }
 
+TEST_CASE("on a VLAN every packet has a tag, with the service level as its priority") {
+  const auto row = static_cast<std::uint8_t>(GENERATE(0, 1, 2, 3));
+  Pair pair({.a = {.vlan = 100}, .b = {.vlan = 100}});
+  const EndOptions options{.sgid_index = row, .sl = 5};
+  const Connection qps = pair.connect(options, options);
+  pair.post_recv(Side::b, *qps.b, 7, {{0, 4096}});
+  pair.post(Side::a, *qps.a, pair.a.send(1, {0, 2500}));
+  pair.run_until_idle();
+  CHECK(pair.a.completions() == Lines{"1 send success"});
+  CHECK(pair.b.completions() == Lines{"7 recv success +2500"});
+  CHECK(pair.log().size() >= 4);
+  for (const WirePacket& packet : pair.log()) {
+    CHECK(frame_of(packet).vlan_control == (5U << 13 | 100));
+  }
+}
+
+TEST_CASE("hosts of different VLANs don't hear each other") {
+  const auto vlan = GENERATE(std::optional<std::uint16_t>(), std::optional<std::uint16_t>(101));
+  Pair pair({.a = {.vlan = 100}, .b = {.vlan = vlan}});
+  const EndOptions options{.timeout = 8, .retry_cnt = 1};
+  const Connection qps = pair.connect(options, options);
+  pair.post_recv(Side::b, *qps.b, 7, {{0, 4096}});
+  pair.post(Side::a, *qps.a, pair.a.send(1, {0, 8}));
+  pair.run_until_idle();
+  CHECK(pair.a.completions() == Lines{"1 send retry_exc_err"});
+  CHECK(pair.b.count(Counter::rx_drop_wrong_address) == 2);
+}
+
 }  // namespace verbena::test

@@ -96,6 +96,29 @@ TEST_CASE("hardware's frames are reproduced from their path") {
   }
 }
 
+TEST_CASE("a VLAN tag stands between the addresses and the EtherType") {
+  Bytes transport(12);
+  ib::emit_headers(transport, {.opcode = ib::Opcode::rc_send_only, .dest_qpn = Qpn{0x12}}, 0);
+  for (Path path : {ipv4_path(), ipv6_path(), v1_path()}) {
+    const Bytes plain = make_frame(Encapsulation(path, ShortFrames::keep), transport);
+    path.vlan_control = 3U << 13 | 100;
+    const Bytes tagged = make_frame(Encapsulation(path, ShortFrames::keep), transport);
+    CHECK(to_hex(tagged) == to_hex(plain).substr(0, 24) + "81006064" + to_hex(plain).substr(24));
+    const auto frame = parse_frame(tagged);
+    REQUIRE(frame);
+    CHECK(frame->vlan_control == path.vlan_control);
+    CHECK(frame->icrc_is_good());
+  }
+}
+
+TEST_CASE("a way that knows the Ethernet addresses puts them into the frame") {
+  const Encapsulation encapsulation(ipv4_path());
+  Bytes frame(encapsulation.frame_bytes(12));
+  const WayFields way{.destination_mac = {2, 0, 0, 0, 0, 1}, .source_mac = {2, 0, 0, 0, 0, 2}};
+  encapsulation.write_prefix(frame, 12, way);
+  CHECK(to_hex(frame).substr(0, 24) == "020000000001020000000002");
+}
+
 // Every version and length: the frame that comes out is the one that parses back.
 TEST_CASE("what is wrapped is unwrapped again, at every length") {
   Prng prng(2);

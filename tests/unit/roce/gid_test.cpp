@@ -51,4 +51,16 @@ TEST_CASE("a GID is read from either family's text") {
   CHECK(!gid_from_text(""));
 }
 
+TEST_CASE("addresses of either kind are written as programs know them, and loopback is told") {
+  const auto [text, loops] = GENERATE(table<const char*, bool>({{"127.0.0.1", true},
+                                                                {"127.9.8.7", true},
+                                                                {"::1", true},
+                                                                {"::2", false},
+                                                                {"10.0.0.1", false},
+                                                                {"fd09::1", false}}));
+  const Gid gid = gid_from_text(text).value();
+  CHECK(to_address_text(gid) == text);
+  CHECK(is_loopback(gid) == loops);
+}
+
 }  // namespace verbena::roce
