@@ -68,8 +68,8 @@ nlohmann::ordered_json to_json(const ListedDevice& device) {
   json["name"] = config.name;
   json["guid"] = guid_text(config.guid);
   json["mtu"] = nic::mtu_bytes(config.mtu);
-  for (const inet::Ipv4Address& address : config.addresses) {
-    json["addresses"].push_back(address.to_text());
+  for (const Gid& address : config.addresses) {
+    json["addresses"].push_back(roce::to_address_text(address));
   }
   for (std::size_t index = 0; index < device.nic.gids.size(); ++index) {
     const nic::GidEntry& entry = device.nic.gids[index];

@@ -34,7 +34,7 @@ constexpr unsigned slot_shift = 24;
 std::vector<Gid> gids_of_host() {
   std::vector<Gid> gids;
   for (const InterfaceAddress& item : host_addresses()) {
-    gids.push_back(roce::gid_from_ipv4(item.address));
+    gids.push_back(item.address);
   }
   return gids;
 }
@@ -223,8 +223,7 @@ bool CmService::is_to_refuse(const ib::cm::Route& route, ib::cm::ServiceId servi
 }
 
 bool CmService::is_on_this_host(const Gid& gid) const {
-  const auto v4 = roce::ipv4_from_gid(gid);
-  return !config_.faces_network() || (v4 && v4->is_loopback()) ||
+  return !config_.faces_network() || roce::is_loopback(gid) ||
          std::ranges::find(host_, gid) != host_.end();
 }
 

@@ -71,6 +71,8 @@ constexpr std::array keys = {
     Key{"name", &set_text<&DeviceDraft::set_name>},
     Key{"addresses", &set_addresses},
     Key{"interface", &set_text<&DeviceDraft::set_interface>},
+    Key{"raw", &set_text<&DeviceDraft::set_raw>},
+    Key{"vlan", &set_number<&DeviceDraft::set_vlan>},
     Key{"mtu", &set_number<&DeviceDraft::set_mtu>},
     Key{"guid", &set_text<&DeviceDraft::set_guid>},
     Key{"profile", &set_text<&DeviceDraft::set_profile>},
@@ -123,9 +125,14 @@ class Reader {
 
   Result<DeviceDraft, std::string> read_device(const toml::table& table) const {
     DeviceDraft draft;
-    if (table.contains("addresses") && table.contains("interface")) {
-      return refuse(table.get("interface")->source().begin,
-                    "\"addresses\" and \"interface\" contradict each other; give one");
+    std::string_view earlier;
+    for (const std::string_view place : {"addresses", "interface", "raw"}) {
+      if (table.contains(place) && !earlier.empty()) {
+        return refuse(
+            table.get(place)->source().begin,
+            fmt::format("\"{}\" and \"{}\" contradict each other; give one", earlier, place));
+      }
+      earlier = table.contains(place) ? place : earlier;
     }
     for (const auto& [key, node] : table) {
       const SetResult result =

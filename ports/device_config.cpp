@@ -26,9 +26,13 @@ constexpr std::array variables = {
     EnvironmentVariable{env::device, "--device", "NAME",
                         "name of the device (verbena0), or which one of the file to offer"},
     EnvironmentVariable{env::address, "--address", "A[,A...]",
-                        "IPv4 addresses of the device, local to this host (127.0.0.1)"},
+                        "IP addresses of the device, local to this host (127.0.0.1)"},
     EnvironmentVariable{env::interface, "--interface", "NAME",
-                        "take the IPv4 addresses of this network interface"},
+                        "take the IP addresses of this network interface"},
+    EnvironmentVariable{env::raw, "--raw", "NAME",
+                        "the same, by raw Ethernet instead of UDP: RoCE v1, too (CAP_NET_RAW)"},
+    EnvironmentVariable{env::vlan, "--vlan", "ID",
+                        "VLAN of a raw or loopback device: tagged frames, 1 to 4094"},
     EnvironmentVariable{env::mtu, "--mtu", "BYTES",
                         "MTU of the port: 256 to 4096 (the largest that fits the interface)"},
     EnvironmentVariable{env::guid, "--guid", "GUID",
@@ -108,6 +112,8 @@ SetResult set_address_list(DeviceDraft& draft, std::string_view list) {
 constexpr std::array identity_settings = {
     Setting{env::address, &set_address_list},
     Setting{env::interface, &set_text<&DeviceDraft::set_interface>},
+    Setting{env::raw, &set_text<&DeviceDraft::set_raw>},
+    Setting{env::vlan, &set_number<&DeviceDraft::set_vlan>},
     Setting{env::guid, &set_text<&DeviceDraft::set_guid>},
 };
 
@@ -169,8 +175,15 @@ std::string contradiction(const Environment& environment, std::size_t devices) {
                          setting.variable, devices, env::device);
     }
   }
-  if (value_of(environment, env::address) && value_of(environment, env::interface)) {
-    return fmt::format("{} and {} contradict each other; set one", env::address, env::interface);
+  const char* earlier = nullptr;
+  for (const char* place : {env::address, env::interface, env::raw}) {
+    if (!value_of(environment, place)) {
+      continue;
+    }
+    if (earlier != nullptr) {
+      return fmt::format("{} and {} contradict each other; set one", earlier, place);
+    }
+    earlier = place;
   }
   return {};
 }
@@ -259,25 +272,42 @@ Result<std::vector<DeviceConfig>, std::string> parse_devices(std::string_view to
 }
 
 bool DeviceConfig::faces_network() const {
-  return !std::ranges::all_of(addresses, &inet::Ipv4Address::is_loopback);
+  return !std::ranges::all_of(addresses, roce::is_loopback);
 }
+
+namespace {
+
+/// The addresses, and where RoCE v1 works the link-local one that programs of RoCE v1 know.
+std::vector<nic::GidEntry> gid_table(const DeviceConfig& config) {
+  using Type = nic::GidEntry::Type;
+  std::vector<Gid> gids = config.addresses;
+  const bool everything_works = config.raw || !config.faces_network();
+  const bool has_v1 = everything_works && 2 * (gids.size() + 1) <= gids_max;
+  const auto mac = config.raw ? config.mac : nic::mac_of(gids.front());
+  const Gid link_local = roce::gid_link_local(mac);
+  if (has_v1 && std::ranges::find(gids, link_local) == gids.end()) {
+    gids.push_back(link_local);
+  }
+  std::vector<nic::GidEntry> table;
+  const auto add_all = [&](Type type) {
+    for (const Gid& gid : gids) {
+      table.push_back({.gid = gid, .type = type, .vlan = config.vlan});
+    }
+  };
+  add_all(Type::roce_v2);
+  if (has_v1) {
+    add_all(Type::roce_v1);
+  }
+  return table;
+}
+
+}  // namespace
 
 nic::NicConfig nic_config(const DeviceConfig& config) {
   nic::NicConfig result;
   result.node_guid = config.guid;
   result.mtu_max = config.mtu;
-  using Type = nic::GidEntry::Type;
-  for (const inet::Ipv4Address address : config.addresses) {
-    result.gids.push_back({.gid = roce::gid_from_ipv4(address), .type = Type::roce_v2});
-  }
-  const std::size_t rows = 2 * (config.addresses.size() + 1);
-  if (!config.faces_network() && rows <= gids_max) {
-    const auto mac = nic::mac_of(config.addresses.front());
-    result.gids.push_back({.gid = roce::gid_link_local(mac), .type = Type::roce_v2});
-    for (std::size_t i = 0; i < rows / 2; ++i) {
-      result.gids.push_back({.gid = result.gids[i].gid, .type = Type::roce_v1});
-    }
-  }
+  result.gids = gid_table(config);
   result.ack_timeout_min = config.ack_timeout_min;
   result.pager = &process_pager();
   return result;

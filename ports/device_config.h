@@ -6,8 +6,10 @@
 //
 //   [[device]]                       # one table for each device
 //   name = "verbena0"
-//   addresses = ["127.0.0.1"]        # IPv4 addresses of this host, or instead of them
-//   interface = "lo"                 # an interface, for all its IPv4 addresses
+//   addresses = ["127.0.0.1"]        # IP addresses of this host, or instead of them
+//   interface = "lo"                 # an interface, for all its IP addresses, or
+//   raw = "eth0"                     # the same, by raw Ethernet
+//   vlan = 5                         # tag of a raw or loopback device, 1 to 4094
 //   mtu = 4096                       # 256, 512, 1024, 2048 or 4096 bytes; by default the largest
 //                                    # that the interface carries
 //   guid = "0200:00ff:fe12:3456"     # node GUID, 16 hexadecimal digits
@@ -20,25 +22,28 @@
 //
 // Unknown keys and wrong types are errors that name file, line and column.
 //
-// The GID table is predictable: one RoCE v2 entry for each IPv4 address, in the order in which the
-// addresses are given. Index 0, which many programs take blindly, is the first address. A device on
-// the loopback interface has more, because in the fabric everything works: a RoCE v2 entry for the
-// link-local IPv6 address that belongs to the first address, and then all of them again as RoCE v1.
-// So 127.0.0.1 gives
+// The GID table is predictable: one RoCE v2 entry for each address, in the order in which the
+// addresses are given; an interface gives its IPv4 addresses, then its IPv6 addresses, the
+// link-local ones last. Index 0, which many programs take blindly, is the first address. A device
+// on the loopback interface has more, because in the fabric everything works: a RoCE v2 entry for
+// the link-local IPv6 address that belongs to the first address, and then all of them again as RoCE
+// v1. One of raw Ethernet has the same, with the link-local address of its Ethernet address. So
+// 127.0.0.1 gives
 //
 //   0  ::ffff:127.0.0.1  RoCE v2      2  ::ffff:127.0.0.1  RoCE v1
 //   1  fe80::7fff:fe00:1 RoCE v2      3  fe80::7fff:fe00:1 RoCE v1
 //
 // A device on the loopback interface speaks to this host only. One with another address opens UDP
-// port 4791 of it, for other hosts (udp_socket.h).
+// port 4791 of it, for other hosts (udp_socket.h), or the interface itself (raw_port.h).
 //
-// There is no ARP in a fabric: Ethernet addresses follow from IPv4 addresses (nic::mac_of()).
+// There is no ARP in a fabric: Ethernet addresses follow from IP addresses (nic::mac_of()).
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -49,15 +54,24 @@
 #include "faults/rule.h"
 #include "nic_model/device_profile.h"
 #include "nic_model/types.h"
-#include "proto/inet/ip_address.h"
+#include "proto/gid.h"
+#include "proto/inet/mac_address.h"
 
 namespace verbena::ports {
 
 /// One device, checked and complete.
 struct DeviceConfig {
   std::string name = "verbena0";
-  /// Local to this host, without duplicates, 1 to gids_max.
-  std::vector<inet::Ipv4Address> addresses;
+  /// IP addresses that are local to this host, without duplicates, 1 to gids_max.
+  std::vector<Gid> addresses;
+  /// The network interface that they were taken of; empty if they were given one by one.
+  std::string interface;
+  /// Whole Ethernet frames leave by the interface, instead of datagrams by UDP sockets.
+  bool raw = false;
+  /// The Ethernet address of the interface, if raw.
+  inet::MacAddress mac{};
+  /// See nic::GidEntry::vlan.
+  std::optional<std::uint16_t> vlan{};
   nic::Mtu mtu = nic::Mtu::mtu_4096;
   /// Node GUID, never 0. By default derived from the device's name and the machine's identity
   /// (/etc/machine-id, or else the host name): the same after each start, different on two hosts.
@@ -105,6 +119,8 @@ inline constexpr const char* config = "VERBENA_CONFIG";
 inline constexpr const char* device = "VERBENA_DEVICE";
 inline constexpr const char* address = "VERBENA_ADDRESS";
 inline constexpr const char* interface = "VERBENA_INTERFACE";
+inline constexpr const char* raw = "VERBENA_RAW";
+inline constexpr const char* vlan = "VERBENA_VLAN";
 inline constexpr const char* mtu = "VERBENA_MTU";
 inline constexpr const char* guid = "VERBENA_GUID";
 inline constexpr const char* ack_timeout_min_ms = "VERBENA_ACK_TIMEOUT_MIN_MS";

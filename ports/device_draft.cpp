@@ -16,6 +16,8 @@
 #include "ports/config_file.h"
 #include "ports/interfaces.h"
 #include "ports/sys.h"
+#include "ports/sys_net.h"
+#include "proto/roce/gid.h"
 
 namespace verbena::ports {
 
@@ -35,7 +37,7 @@ bool is_plain_name(std::string_view text, std::size_t bytes_max) {
 std::string list_of(const std::vector<InterfaceAddress>& host) {
   std::vector<std::string> items;
   for (const InterfaceAddress& item : host) {
-    items.push_back(fmt::format("{} ({})", item.address.to_text(), item.interface));
+    items.push_back(fmt::format("{} ({})", roce::to_address_text(item.address), item.interface));
   }
   return fmt::format("{}", fmt::join(items, ", "));
 }
@@ -45,7 +47,17 @@ constexpr std::array mtus = {nic::Mtu::mtu_256, nic::Mtu::mtu_512, nic::Mtu::mtu
 
 /// The most that an IP packet has around the data of a RoCE packet: IP, UDP, BTH, the longest
 /// extension headers of a packet with data (RETH and immediate data), ICRC.
-constexpr std::size_t mtu_overhead_bytes = 20 + 8 + 12 + 16 + 4 + 4;
+std::size_t mtu_overhead_bytes(const Gid& address) {
+  return (roce::ipv4_from_gid(address) ? 20U : 40U) + 8 + 12 + 16 + 4 + 4;
+}
+
+/// In which order an interface gives its addresses.
+int rank_of(const Gid& address) {
+  if (roce::ipv4_from_gid(address)) {
+    return 0;
+  }
+  return roce::ipv6_from_gid(address).is_link_local() ? 2 : 1;
+}
 
 /// A limit of DeviceProfile that a configuration may lower.
 struct Limit {
@@ -127,11 +139,11 @@ SetResult DeviceDraft::set_addresses(const std::vector<std::string>& addresses) 
         fmt::format("a device has 1 to {} addresses, not {}", gids_max, addresses.size()));
   }
   const auto host = host_addresses();
-  std::vector<inet::Ipv4Address> parsed;
+  std::vector<Gid> parsed;
   for (const std::string& text : addresses) {
-    const auto address = inet::Ipv4Address::from_text(text);
+    const auto address = roce::gid_from_text(text);
     if (!address) {
-      return refuse(fmt::format("\"{}\" is no IPv4 address", text));
+      return refuse(fmt::format("\"{}\" is no IP address", text));
     }
     if (!is_local(*address, host)) {
       return refuse(
@@ -148,17 +160,42 @@ SetResult DeviceDraft::set_addresses(const std::vector<std::string>& addresses) 
 
 SetResult DeviceDraft::set_interface(std::string_view interface) {
   const auto host = host_addresses();
-  std::vector<inet::Ipv4Address> found;
+  std::vector<Gid> found;
   for (const InterfaceAddress& item : host) {
     if (item.interface == interface && found.size() < gids_max) {
       found.push_back(item.address);
     }
   }
   if (found.empty()) {
-    return refuse(fmt::format("this host has no interface \"{}\" with an IPv4 address; it has {}",
+    return refuse(fmt::format("this host has no interface \"{}\" with an IP address; it has {}",
                               interface, list_of(host)));
   }
+  std::ranges::stable_sort(found, {}, rank_of);
   config_.addresses = std::move(found);
+  config_.interface = interface;
+  return {};
+}
+
+SetResult DeviceDraft::set_raw(std::string_view interface) {
+  if (SetResult result = set_interface(interface); !result) {
+    return result;
+  }
+  const auto mac = sys::ethernet_address(config_.interface);
+  if (!mac || !config_.faces_network()) {
+    return refuse(fmt::format("the interface \"{}\" is no Ethernet", interface));
+  }
+  config_.mac = *mac;
+  config_.raw = true;
+  return {};
+}
+
+SetResult DeviceDraft::set_vlan(std::int64_t identifier) {
+  // IEEE 802.1Q, table 9-2: 0 is no VLAN, 4095 is reserved.
+  constexpr std::int64_t identifier_max = 4094;
+  if (identifier < 1 || identifier > identifier_max) {
+    return refuse(fmt::format("a VLAN is 1 to {}, not {}", identifier_max, identifier));
+  }
+  config_.vlan = static_cast<std::uint16_t>(identifier);
   return {};
 }
 
@@ -313,24 +350,26 @@ SetResult DeviceDraft::set_fault_seed(std::int64_t seed) {
 
 SetResult DeviceDraft::finish_mtu() {
   // What is local goes by the fabric, whatever its interface would carry.
-  std::size_t room_bytes = std::numeric_limits<std::uint16_t>::max();
+  InterfaceAddress narrowest{.address = config_.addresses.front(),
+                             .mtu_bytes = std::numeric_limits<std::uint16_t>::max()};
+  const auto room_bytes = [](const InterfaceAddress& item) {
+    return item.mtu_bytes - std::min(item.mtu_bytes, mtu_overhead_bytes(item.address));
+  };
   const auto host = config_.faces_network() ? host_addresses() : std::vector<InterfaceAddress>{};
   for (const InterfaceAddress& item : host) {
-    if (!item.address.is_loopback() &&
+    if (!roce::is_loopback(item.address) && room_bytes(item) < room_bytes(narrowest) &&
         std::ranges::find(config_.addresses, item.address) != config_.addresses.end()) {
-      room_bytes = std::min(room_bytes, item.mtu_bytes);
+      narrowest = item;
     }
   }
-  const auto fits = [&](nic::Mtu mtu) {
-    return nic::mtu_bytes(mtu) + mtu_overhead_bytes <= room_bytes;
-  };
+  const auto fits = [&](nic::Mtu mtu) { return nic::mtu_bytes(mtu) <= room_bytes(narrowest); };
   const auto largest = std::ranges::find_if(mtus.rbegin(), mtus.rend(), fits);
   if (largest == mtus.rend() || (mtu_ && !fits(*mtu_))) {
     return refuse(fmt::format(
         "the network interface of {} carries IP packets of {} bytes, so that an MTU of {} bytes "
         "doesn't fit ({} bytes are headers)",
-        config_.addresses.front().to_text(), room_bytes,
-        nic::mtu_bytes(mtu_.value_or(mtus.front())), mtu_overhead_bytes));
+        roce::to_address_text(narrowest.address), narrowest.mtu_bytes,
+        nic::mtu_bytes(mtu_.value_or(mtus.front())), mtu_overhead_bytes(narrowest.address)));
   }
   config_.mtu = mtu_.value_or(*largest);
   return {};
@@ -338,7 +377,13 @@ SetResult DeviceDraft::finish_mtu() {
 
 Result<DeviceConfig, std::string> DeviceDraft::finish() && {
   if (config_.addresses.empty()) {
-    config_.addresses = {{{127, 0, 0, 1}}};
+    config_.addresses = {roce::gid_from_ipv4({{127, 0, 0, 1}})};
+  }
+  if (config_.vlan && config_.faces_network() && !config_.raw) {
+    return refuse(fmt::format(
+        "{}: the kernel makes the Ethernet frames of a UDP socket; for VLAN {} use raw Ethernet "
+        "({}), or the addresses of a VLAN interface (ip link add link ... type vlan id {})",
+        config_.name, *config_.vlan, env::raw, *config_.vlan));
   }
   if (const SetResult result = finish_mtu(); !result) {
     return refuse(fmt::format("{}: {}", config_.name, result.error()));

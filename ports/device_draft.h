@@ -20,9 +20,11 @@ using SetResult = Result<void, std::string>;
 class DeviceDraft {
  public:
   SetResult set_name(std::string_view name);
-  /// IPv4 addresses of this host as text.
+  /// IP addresses of this host as text.
   SetResult set_addresses(const std::vector<std::string>& addresses);
   SetResult set_interface(std::string_view interface);
+  SetResult set_raw(std::string_view interface);
+  SetResult set_vlan(std::int64_t identifier);
   SetResult set_mtu(std::int64_t bytes);
   SetResult set_guid(std::string_view text);
   SetResult set_profile(std::string_view name);

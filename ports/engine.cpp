@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <boost/endian/buffers.hpp>
 #include <ctime>
+#include <vector>
 
 #include "base/prng.h"
 #include "ports/capture_port.h"
@@ -13,7 +16,10 @@
 #include "ports/interfaces.h"
 #include "ports/log.h"
 #include "ports/log_port.h"
+#include "ports/raw_port.h"
 #include "ports/sys.h"
+#include "ports/udp_port.h"
+#include "proto/roce/gid.h"
 
 namespace verbena::ports {
 
@@ -23,6 +29,36 @@ struct Engine::Impl {
 
 namespace {
 
+/// The addresses that other hosts can reach, and where this host has them.
+std::vector<InterfaceAddress> outside_of(const DeviceConfig& config,
+                                         std::span<const InterfaceAddress> host) {
+  std::vector<InterfaceAddress> outside;
+  for (const Gid& address : config.addresses) {
+    const auto place = std::ranges::find_if(host, [&](const InterfaceAddress& item) {
+      return item.address == address &&
+             (config.interface.empty() || item.interface == config.interface);
+    });
+    if (!roce::is_loopback(address)) {
+      // One that has gone meanwhile is refused in words when it is opened.
+      outside.push_back(place != host.end() ? *place : InterfaceAddress{.address = address});
+    }
+  }
+  return outside;
+}
+
+Result<std::unique_ptr<NetworkPort>, std::string> open_network(
+    const DeviceConfig& config, std::span<const InterfaceAddress> host) {
+  const std::vector<InterfaceAddress> outside = outside_of(config, host);
+  if (!config.raw) {
+    return UdpPort::open(outside);
+  }
+  return RawPort::open({.device = config.name,
+                        .interface = config.interface,
+                        .interface_index = outside.front().interface_index,
+                        .mac = config.mac,
+                        .vlan = config.vlan});
+}
+
 /// The ways of a device: the fabric, and the network if it faces one.
 Result<std::unique_ptr<Port>, std::string> open_ways(const DeviceConfig& config,
                                                      std::unique_ptr<Fabric> fabric) {
@@ -30,18 +66,29 @@ Result<std::unique_ptr<Port>, std::string> open_ways(const DeviceConfig& config,
   if (!config.faces_network()) {
     return local;
   }
-  auto host = HostPort::open(std::move(local), config.addresses, host_addresses());
-  if (!host) {
-    return std::unexpected(fmt::format("can't open {}: {}", config.name, host.error()));
+  auto host = host_addresses();
+  auto network = open_network(config, host);
+  if (!network) {
+    return std::unexpected(fmt::format("can't open {}: {}", config.name, network.error()));
   }
-  return std::move(*host);
+  // The device may have an address that the kernel has not.
+  for (const nic::GidEntry& row : nic_config(config).gids) {
+    host.push_back({.interface = config.interface, .address = row.gid});
+  }
+  auto port = HostPort::open(config.name, std::move(local), std::move(*network), host);
+  if (!port) {
+    return std::unexpected(fmt::format("can't open {}: {}", config.name, port.error()));
+  }
+  return std::move(*port);
 }
 
 /// Each process draws for itself. With one stream for all, a sender and a receiver that see the
 /// same frames would decide alike, and a bit that both change would be right again.
 std::uint64_t fault_seed_of(const DeviceConfig& config, SlotLife place) {
+  const auto address = ByteView(bytes_of(config.addresses.front())).last(sizeof(std::uint32_t));
   const std::uint64_t who =
-      std::uint64_t{config.addresses.front().to_value()} << 32 | slot_of(place);
+      std::uint64_t{read_struct<boost::endian::big_uint32_buf_t>(address).value()} << 32 |
+      slot_of(place);
   return Prng(config.fault_seed).next() ^ Prng(who).next();
 }
 

@@ -24,6 +24,8 @@ class FabricPort final : public Port {
   explicit FabricPort(std::unique_ptr<Fabric> fabric);
 
   [[nodiscard]] Fabric& fabric() { return *fabric_; }
+  /// Whether a process of this host wants frames to that group, or to QPN 1 of that address.
+  [[nodiscard]] bool has_audience(const Gid& gid) { return !audience_of(gid).empty(); }
 
   MutableBytes reserve(const FrameRoute& route, std::size_t bytes) override;
   void commit(const PacketNote& note) override;

@@ -1,12 +1,13 @@
 #include "ports/interfaces.h"
 
 #include <ifaddrs.h>
-#include <netinet/in.h>
+#include <net/if.h>
 
 #include <algorithm>
-#include <cstring>
 
+#include "ports/socket_address.h"
 #include "ports/sys_net.h"
+#include "proto/roce/gid.h"
 
 namespace verbena::ports {
 
@@ -22,26 +23,26 @@ std::vector<InterfaceAddress> host_addresses() {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) == 0) {
     for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-      if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) {
+      const auto address = entry->ifa_addr == nullptr ? std::nullopt : address_of(*entry->ifa_addr);
+      if (!address) {
         continue;
       }
-      sockaddr_in socket_address{};
-      std::memcpy(&socket_address, entry->ifa_addr, sizeof(socket_address));
-      InterfaceAddress& item = found.emplace_back();
-      item.interface = entry->ifa_name;
-      std::memcpy(item.address.bytes.data(), &socket_address.sin_addr, item.address.bytes.size());
-      item.mtu_bytes = sys::interface_mtu(item.interface).value_or(ethernet_mtu_bytes);
+      found.push_back(
+          {.interface = entry->ifa_name,
+           .address = *address,
+           .mtu_bytes = sys::interface_mtu(entry->ifa_name).value_or(ethernet_mtu_bytes),
+           .interface_index = if_nametoindex(entry->ifa_name)});
     }
     freeifaddrs(list);
   }
   if (found.empty()) {
-    found.push_back({.interface = "lo", .address = {{127, 0, 0, 1}}});
+    found.push_back({.interface = "lo", .address = roce::gid_from_ipv4({{127, 0, 0, 1}})});
   }
   return found;
 }
 
-bool is_local(inet::Ipv4Address address, std::span<const InterfaceAddress> host) {
-  return address.is_loopback() ||
+bool is_local(const Gid& address, std::span<const InterfaceAddress> host) {
+  return roce::is_loopback(address) ||
          std::ranges::find(host, address, &InterfaceAddress::address) != host.end();
 }
 

@@ -28,15 +28,17 @@ class FrameHandler {
 };
 
 // What a port did besides sending and receiving: X(identifier), as with VERBENA_COUNTERS.
-#define VERBENA_PORT_STATISTICS(X)                                                               \
-  X(frames_lost)            /* no destination took them: nobody has the QPN, its process died */ \
-  X(times_blocked)          /* times that a sender waited because a receiver did not drain */    \
-  X(wakes)                  /* receivers that had to be woken */                                 \
-  X(broken_rings)           /* rings to other processes given up: their bytes made no sense */   \
-  X(frames_handed_over)     /* came from the network for another process, which got them */      \
-  X(frames_not_handed_over) /* the same, but lost because that process did not drain */          \
-  X(frames_refused)         /* the kernel refused to send them (they count as lost as well) */   \
-  X(frames_faulted)         /* a fault rule took them */
+#define VERBENA_PORT_STATISTICS(X)                                                                 \
+  X(frames_lost)              /* no destination took them: nobody has the QPN, its process died */ \
+  X(times_blocked)            /* times that a sender waited because a receiver did not drain */    \
+  X(wakes)                    /* receivers that had to be woken */                                 \
+  X(broken_rings)             /* rings to other processes given up: their bytes made no sense */   \
+  X(frames_handed_over)       /* came from the network for another process, which got them */      \
+  X(frames_not_handed_over)   /* the same, but lost because that process did not drain */          \
+  X(frames_refused)           /* the kernel refused to send them (they count as lost as well) */   \
+  X(frames_faulted)           /* a fault rule took them */                                         \
+  X(frames_without_neighbour) /* nobody told their Ethernet address (they count as lost as well)   \
+                               */
 
 inline constexpr std::array port_statistic_names = {
 #define VERBENA_PORT_STATISTIC(name) std::string_view(#name),

@@ -1,7 +1,7 @@
 // Frames that leave through a UDP socket in one call: the kernel cuts what it is given into
 // datagrams of one size (UDP_SEGMENT, "generic segmentation offload") and numbers their IPv4
 // identifications 0, 1, 2, ... Measured on Linux 6.18, on a socket that isn't connected and sends
-// with DF (IP_PMTUDISC_DO); a connected one numbers otherwise.
+// with DF (IP_PMTUDISC_DO); a connected one numbers otherwise. IPv6 has no identification.
 //
 // Frames are built whole, so that a capture has them with their headers; the kernel gets what
 // follows the UDP header.
@@ -16,22 +16,27 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "proto/gid.h"
 #include "proto/inet/headers.h"
-#include "proto/inet/ip_address.h"
 
 namespace verbena::ports {
 
 /// What is in front of a UDP payload in a frame.
-inline constexpr std::size_t udp_frame_prefix_bytes =
-    inet::ethernet_header_bytes + inet::ipv4_header_bytes + inet::udp_header_bytes;
+[[nodiscard]] constexpr std::size_t udp_frame_prefix_bytes(bool is_ipv4) {
+  return inet::ethernet_header_bytes +
+         (is_ipv4 ? inet::ipv4_header_bytes : inet::ipv6_header_bytes) + inet::udp_header_bytes;
+}
+inline constexpr std::size_t udp_frame_prefix_bytes_max = udp_frame_prefix_bytes(false);
 
 /// What the datagrams of one call have in common.
 struct UdpDestination {
   /// Position of the socket that they leave through.
   std::size_t socket = 0;
-  inet::Ipv4Address peer;
+  Gid peer;
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 0;
+  /// IPv6 only.
+  std::uint32_t flow_label = 0;
 
   friend bool operator==(const UdpDestination&, const UdpDestination&) = default;
 };
@@ -40,7 +45,7 @@ class UdpBatch {
  public:
   /// UDP_MAX_SEGMENTS was 64 before Linux 6.9 (include/linux/udp.h).
   static constexpr std::size_t frames_max = 64;
-  /// What an IPv4 packet holds (RFC 791: 16 bits of length).
+  /// What an IPv4 packet holds (RFC 791: 16 bits of length), and an IPv6 packet as well.
   static constexpr std::size_t payload_bytes_max =
       0xFFFF - inet::ipv4_header_bytes - inet::udp_header_bytes;
 
@@ -63,7 +68,7 @@ class UdpBatch {
   [[nodiscard]] std::span<const iovec> payloads() const {
     return std::span(payloads_).first(frames_);
   }
-  /// The IPv4 identification of the frame that was reserved last.
+  /// The identification of the frame that was reserved last, if it is an IPv4 packet.
   [[nodiscard]] std::uint16_t identification() const { return static_cast<std::uint16_t>(frames_); }
 
  private:

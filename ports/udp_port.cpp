@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <iterator>
 
 #include "base/check.h"
+#include "ports/socket_address.h"
 #include "proto/roce/encap.h"
 #include "proto/roce/gid.h"
 
@@ -19,16 +21,70 @@ constexpr Duration out_of_memory_pause = 100us;
 
 }  // namespace
 
-Result<UdpPort, std::string> UdpPort::open(std::span<const inet::Ipv4Address> addresses) {
+Result<std::unique_ptr<UdpPort>, std::string> UdpPort::open(
+    std::span<const InterfaceAddress> addresses) {
   std::vector<UdpSocket> sockets;
-  for (const inet::Ipv4Address address : addresses) {
-    auto socket = UdpSocket::open(address);
+  for (const InterfaceAddress& place : addresses) {
+    auto socket = UdpSocket::open(place);
     if (!socket) {
       return std::unexpected(std::move(socket.error()));
     }
     sockets.push_back(std::move(*socket));
   }
-  return UdpPort(std::move(sockets));
+  return std::unique_ptr<UdpPort>(new UdpPort(std::move(sockets)));
+}
+
+UdpPort::UdpPort(std::vector<UdpSocket> sockets) : sockets_(std::move(sockets)) {
+  note_descriptors();
+}
+
+void UdpPort::note_descriptors() {
+  descriptors_.clear();
+  std::ranges::transform(sockets_, std::back_inserter(descriptors_), &UdpSocket::fd);
+}
+
+bool leaves_host(const Gid& group) {
+  constexpr unsigned scope_mask = 0x0F;
+  constexpr unsigned scope_interface_local = 1;
+  const auto ipv6 = roce::ipv6_from_gid(group);
+  return !ipv6.is_multicast() || (ipv6.bytes[1] & scope_mask) > scope_interface_local;
+}
+
+bool UdpPort::reaches_group(const FrameRoute& route) const {
+  return leaves_host(route.destination) &&
+         family_of(route.source) == family_of(route.destination) &&
+         std::ranges::any_of(sockets_, [&](const UdpSocket& socket) {
+           return !socket.is_group() && socket.address() == route.source;
+         });
+}
+
+Result<void, std::string> UdpPort::join(const Gid& group) {
+  std::vector<UdpSocket> joined;
+  for (const UdpSocket& socket : sockets_) {
+    const InterfaceAddress& place = socket.place();
+    // Several addresses of an interface are one way in.
+    const bool is_there = std::ranges::any_of(joined, [&](const UdpSocket& other) {
+      return other.place().interface_index == place.interface_index;
+    });
+    if (socket.is_group() || is_there || family_of(place.address) != family_of(group)) {
+      continue;
+    }
+    auto receiver = UdpSocket::open_group(place, group);
+    if (!receiver) {
+      return std::unexpected(std::move(receiver.error()));
+    }
+    joined.push_back(std::move(*receiver));
+  }
+  std::ranges::move(joined, std::back_inserter(sockets_));
+  note_descriptors();
+  return {};
+}
+
+void UdpPort::leave(const Gid& group) {
+  std::erase_if(sockets_, [&](const UdpSocket& socket) {
+    return socket.is_group() && socket.address() == group;
+  });
+  note_descriptors();
 }
 
 MutableBytes UdpPort::lose(std::size_t bytes) {
@@ -37,18 +93,18 @@ MutableBytes UdpPort::lose(std::size_t bytes) {
 }
 
 MutableBytes UdpPort::reserve(const FrameRoute& route, std::size_t bytes) {
-  VERBENA_CHECK(bytes > udp_frame_prefix_bytes && bytes <= frame_bytes_max);
-  const auto source = roce::ipv4_from_gid(route.source);
-  const auto peer = roce::ipv4_from_gid(route.destination);
-  const auto socket = std::ranges::find(sockets_, source, &UdpSocket::address);
-  if (!peer || socket == sockets_.end()) {
+  VERBENA_CHECK(bytes <= frame_bytes_max);
+  const auto socket = std::ranges::find(sockets_, route.source, &UdpSocket::address);
+  const bool is_ipv4 = family_of(route.destination) == AF_INET;
+  if (socket == sockets_.end() || is_ipv4 != (family_of(route.source) == AF_INET)) {
     return lose(bytes);
   }
   const UdpDestination destination{
       .socket = static_cast<std::size_t>(socket - sockets_.begin()),
-      .peer = *peer,
+      .peer = route.destination,
       .traffic_class = route.traffic_class,
       .hop_limit = route.hop_limit,
+      .flow_label = is_ipv4 ? 0 : route.flow_label,
   };
   if (!batch_.takes(destination, bytes) && !send_batch()) {
     return {};
@@ -62,7 +118,7 @@ WayFields UdpPort::way_fields() const {
           .udp_source_port = roce::udp_port};
 }
 
-void UdpPort::commit() {
+void UdpPort::commit(const PacketNote& /*note*/) {
   if (losing_) {
     ++frames_lost_;
   } else {
@@ -102,13 +158,12 @@ bool UdpPort::send_batch() {
   return true;
 }
 
-std::uint32_t UdpPort::poll_receive(UdpFrameHandler& handler, std::uint32_t frames_max) {
+std::uint32_t UdpPort::poll_receive(NetworkFrameHandler& handler, std::uint32_t frames_max) {
   std::uint32_t received = 0;
   std::size_t idle_sockets = 0;
   while (received < frames_max && idle_sockets < sockets_.size()) {
     if (segments_.pending()) {
-      const auto frame = segments_.next();
-      handler.on_udp_frame(frame.bytes, frame.icrc_is_good);
+      handler.on_network_frame(segments_.next());
       ++received;
       continue;
     }
@@ -129,6 +184,7 @@ bool UdpPort::repair() {
   for (UdpSocket& socket : sockets_) {
     lost = socket.repair() || lost;
   }
+  note_descriptors();
   return lost;
 }
 

@@ -1,10 +1,11 @@
-// The way to other hosts: RoCE v2 through UDP sockets, one for each address of the device. Half of
-// a port: host_port.h puts it beside the fabric.
+// The way to other hosts for everybody: RoCE v2 through UDP sockets, one for each address of the
+// device, and one for each multicast group and interface.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,7 +14,8 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "ports/fabric_ring.h"
-#include "ports/port.h"
+#include "ports/interfaces.h"
+#include "ports/network_port.h"
 #include "ports/udp_batch.h"
 #include "ports/udp_segments.h"
 #include "ports/udp_socket.h"
@@ -21,49 +23,50 @@
 
 namespace verbena::ports {
 
-/// Takes received frames, and hears whether their ICRC is right.
-class UdpFrameHandler {
- public:
-  virtual ~UdpFrameHandler() = default;
-  virtual void on_udp_frame(ByteView frame, bool icrc_is_good) = 0;
-};
+/// Whether Linux sends what is for that group to others: not if the group is of the interface
+/// itself (ff01::/16; RFC 4291, 2.7).
+[[nodiscard]] bool leaves_host(const Gid& group);
 
-class UdpPort {
+class UdpPort final : public NetworkPort {
  public:
   /// Opens a socket for each address, which must be this host's. The error is a sentence.
-  [[nodiscard]] static Result<UdpPort, std::string> open(
-      std::span<const inet::Ipv4Address> addresses);
+  [[nodiscard]] static Result<std::unique_ptr<UdpPort>, std::string> open(
+      std::span<const InterfaceAddress> addresses);
 
-  // As FrameSink. A frame from an address without a socket is lost.
-  [[nodiscard]] MutableBytes reserve(const FrameRoute& route, std::size_t bytes);
-  [[nodiscard]] WayFields way_fields() const;
-  void commit();
-  /// Sends what is committed, as far as the kernel takes it.
-  void flush();
+  // A frame from an address without a socket is lost.
+  [[nodiscard]] MutableBytes reserve(const FrameRoute& route, std::size_t bytes) override;
+  [[nodiscard]] WayFields way_fields() const override;
+  void commit(const PacketNote& note) override;
+  void flush() override;
 
-  std::uint32_t poll_receive(UdpFrameHandler& handler, std::uint32_t frames_max);
-  /// Part of what the sockets gave has not been handed out yet.
-  [[nodiscard]] bool pending() const { return segments_.pending(); }
+  std::uint32_t poll_receive(NetworkFrameHandler& handler, std::uint32_t frames_max) override;
+  [[nodiscard]] bool pending() const override { return segments_.pending(); }
 
-  void begin_batch(Time now) { now_ = now; }
-  /// When to try again to send what the kernel had no memory for.
-  [[nodiscard]] Time next_deadline() const { return retry_at_; }
-  /// Frames wait until their socket is writable.
-  [[nodiscard]] bool waits_for_room() const { return blocked_ && retry_at_ == time_never; }
-  [[nodiscard]] std::span<const UdpSocket> sockets() const { return sockets_; }
-  /// Before each sleep; true if descriptors were lost and made anew.
-  bool repair();
-  void close();
+  void begin_batch(Time now) override { now_ = now; }
+  [[nodiscard]] Time next_deadline() const override { return retry_at_; }
+  [[nodiscard]] bool waits_for_room() const override { return blocked_ && retry_at_ == time_never; }
+  [[nodiscard]] std::span<const int> descriptors() const override { return descriptors_; }
 
-  void add_to(PortStatistics& statistics) const;
+  [[nodiscard]] bool reaches_group(const FrameRoute& route) const override;
+  [[nodiscard]] Result<void, std::string> join(const Gid& group) override;
+  void leave(const Gid& group) override;
+  [[nodiscard]] bool copies_to_all() const override { return false; }
+
+  bool repair() override;
+  void close() override;
+
+  void add_to(PortStatistics& statistics) const override;
 
  private:
-  explicit UdpPort(std::vector<UdpSocket> sockets) : sockets_(std::move(sockets)) {}
+  explicit UdpPort(std::vector<UdpSocket> sockets);
+  void note_descriptors();
   /// False if the batch has to wait.
   bool send_batch();
   [[nodiscard]] MutableBytes lose(std::size_t bytes);
 
+  /// Those of addresses in front, then those of groups.
   std::vector<UdpSocket> sockets_;
+  std::vector<int> descriptors_;
   Time now_{};
 
   UdpBatch batch_;

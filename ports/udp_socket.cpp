@@ -8,9 +8,12 @@
 #include <boost/endian/conversion.hpp>
 #include <cerrno>
 #include <cstring>
+#include <span>
 
+#include "ports/socket_address.h"
 #include "ports/sys_net.h"
 #include "proto/roce/encap.h"
+#include "proto/roce/gid.h"
 
 namespace verbena::ports {
 
@@ -27,42 +30,92 @@ struct Option {
   int value;
 };
 
+/// IPV6_FLOWINFO of linux/in6.h, which doesn't go together with netinet/in.h.
+constexpr int ipv6_flow_info = 11;
+
+/// IPv6 and GRH: what of the first word is the label.
+constexpr std::uint32_t flow_label_mask = 0xF'FFFF;
+
 /// Without these it would not be RoCE, or could not be shared.
-constexpr std::array needed_options = {
+constexpr std::array needed_for_ipv4 = {
+    Option{SOL_SOCKET, SO_REUSEPORT, 1},     Option{IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO},
+    Option{IPPROTO_IP, IP_RECVTOS, 1},       Option{IPPROTO_IP, IP_RECVTTL, 1},
+    Option{IPPROTO_IP, IP_MULTICAST_ALL, 0},
+};
+constexpr std::array needed_for_ipv6 = {
     Option{SOL_SOCKET, SO_REUSEPORT, 1},
-    Option{IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO},
-    Option{IPPROTO_IP, IP_RECVTOS, 1},
-    Option{IPPROTO_IP, IP_RECVTTL, 1},
+    Option{IPPROTO_IPV6, IPV6_V6ONLY, 1},
+    Option{IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO},
+    Option{IPPROTO_IPV6, IPV6_RECVTCLASS, 1},
+    Option{IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1},
+    // Hardware sends no UDP checksum, which IPv6 allows if both ends agree (RFC 6936; IBTA vol 1,
+    // A17.3.2).
+    Option{IPPROTO_UDP, UDP_NO_CHECK6_RX, 1},
 };
 
-/// With these it is fast. An old kernel lacks UDP_GRO (Linux 5.0).
+/// With these it is fast, or tells more. An old kernel lacks UDP_GRO (Linux 5.0).
 constexpr std::array wanted_options = {
     Option{IPPROTO_UDP, UDP_GRO, 1},
     Option{SOL_SOCKET, SO_RCVBUF, receive_buffer_bytes},
     Option{SOL_SOCKET, SO_SNDBUF, send_buffer_bytes},
 };
+constexpr std::array wanted_for_ipv6 = {
+    Option{IPPROTO_IPV6, ipv6_flow_info, 1},
+    Option{IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0},
+    // The address may still be under test (RFC 4862, 5.4) when the program starts.
+    Option{IPPROTO_IPV6, IPV6_FREEBIND, 1},
+};
 
-int set_options(int fd) {
-  for (const Option& option : needed_options) {
+int set_options(int fd, std::span<const Option> options) {
+  for (const Option& option : options) {
     if (const int result = sys::set_option(fd, option.level, option.name, option.value);
         result < 0) {
       return result;
     }
   }
-  for (const Option& option : wanted_options) {
-    static_cast<void>(sys::set_option(fd, option.level, option.name, option.value));
-  }
   return 0;
 }
 
-Result<sys::Fd, int> bound_socket(inet::Ipv4Address address) {
-  auto socket = sys::udp_socket();
+int set_all_options(int fd, int family) {
+  const auto needed = family == AF_INET6 ? std::span<const Option>(needed_for_ipv6)
+                                         : std::span<const Option>(needed_for_ipv4);
+  for (const Option& option : wanted_options) {
+    static_cast<void>(set_options(fd, {&option, 1}));
+  }
+  if (family == AF_INET6) {
+    for (const Option& option : wanted_for_ipv6) {
+      static_cast<void>(set_options(fd, {&option, 1}));
+    }
+  }
+  return set_options(fd, needed);
+}
+
+/// A group's socket hears one interface only, so that a datagram comes once.
+int take_part(int fd, const InterfaceAddress& place, const std::optional<Gid>& group) {
+  if (!group) {
+    return sys::send_groups_by(fd, family_of(place.address), place.interface_index);
+  }
+  // Linux 5.7 lets everybody; before, an IPv6 group on two interfaces of a device comes twice.
+  static_cast<void>(
+      sys::set_option(fd, SOL_SOCKET, SO_BINDTOIFINDEX, static_cast<int>(place.interface_index)));
+  return sys::join_group(fd, *group, place.interface_index);
+}
+
+Result<sys::Fd, int> bound_socket(const InterfaceAddress& place, const std::optional<Gid>& group) {
+  const int family = family_of(place.address);
+  auto socket = sys::udp_socket(family);
   if (!socket) {
     return socket;
   }
-  int result = set_options(socket->get());
+  int result = set_all_options(socket->get(), family);
   if (result == 0) {
-    result = sys::bind_ipv4(socket->get(), address, roce::udp_port);
+    const Gid& address = group ? *group : place.address;
+    result =
+        sys::bind_to(socket->get(), socket_address(address, roce::udp_port, place.interface_index));
+  }
+  // Who sends to no group can do without an interface that they leave by.
+  if (result == 0 && place.interface_index != 0) {
+    result = take_part(socket->get(), place, group);
   }
   if (result < 0) {
     return std::unexpected(result);
@@ -70,8 +123,9 @@ Result<sys::Fd, int> bound_socket(inet::Ipv4Address address) {
   return socket;
 }
 
-std::string advice(inet::Ipv4Address address, int error) {
-  const std::string place = fmt::format("UDP port {} of {}", roce::udp_port, address.to_text());
+std::string advice(const Gid& address, int error) {
+  const std::string place =
+      fmt::format("UDP port {} of {}", roce::udp_port, roce::to_address_text(address));
   switch (error) {
     case EADDRINUSE:
       return fmt::format(
@@ -87,11 +141,6 @@ std::string advice(inet::Ipv4Address address, int error) {
     default:
       return fmt::format("can't open {}: {}", place, sys::error_text(error));
   }
-}
-
-ino_t inode_of(int fd) {
-  struct stat status{};
-  return sys::fstat(fd, status) == 0 && S_ISSOCK(status.st_mode) ? status.st_ino : 0;
 }
 
 /// The ancillary data of a message, in order. Big enough for all that we send and receive.
@@ -122,42 +171,83 @@ void read_control(msghdr& message, UdpArrival& arrival) {
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
        header = CMSG_NXTHDR(&message, header)) {
     const int value = int_of(header);
-    if (header->cmsg_level == IPPROTO_IP && header->cmsg_type == IP_TOS) {
+    const auto is = [&](int level, int type) {
+      return header->cmsg_level == level && header->cmsg_type == type;
+    };
+    if (is(IPPROTO_IP, IP_TOS) || is(IPPROTO_IPV6, IPV6_TCLASS)) {
       arrival.traffic_class = static_cast<std::uint8_t>(value);
-    } else if (header->cmsg_level == IPPROTO_IP && header->cmsg_type == IP_TTL) {
+    } else if (is(IPPROTO_IP, IP_TTL) || is(IPPROTO_IPV6, IPV6_HOPLIMIT)) {
       arrival.hop_limit = static_cast<std::uint8_t>(value);
-    } else if (header->cmsg_level == IPPROTO_UDP && header->cmsg_type == UDP_GRO && value > 0) {
+    } else if (is(IPPROTO_IPV6, ipv6_flow_info)) {
+      const auto word = static_cast<std::uint32_t>(value);
+      arrival.flow_label = boost::endian::big_to_native(word) & flow_label_mask;
+    } else if (is(IPPROTO_UDP, UDP_GRO) && value > 0) {
       arrival.segment_bytes = static_cast<std::size_t>(value);
     }
   }
 }
 
+void add_header_fields(ControlBuffer& control, const UdpDestination& destination, bool is_ipv4) {
+  if (is_ipv4) {
+    control.add<int>(IPPROTO_IP, IP_TOS, destination.traffic_class);
+    control.add<int>(IPPROTO_IP, IP_TTL, destination.hop_limit);
+    return;
+  }
+  control.add<int>(IPPROTO_IPV6, IPV6_TCLASS, destination.traffic_class);
+  control.add<int>(IPPROTO_IPV6, IPV6_HOPLIMIT, destination.hop_limit);
+  if (destination.flow_label != 0) {
+    control.add(IPPROTO_IPV6, ipv6_flow_info,
+                boost::endian::native_to_big(destination.flow_label & flow_label_mask));
+  }
+}
+
 }  // namespace
 
-Result<UdpSocket, std::string> UdpSocket::open(inet::Ipv4Address address) {
-  auto socket = bound_socket(address);
+UdpSocket::UdpSocket(InterfaceAddress place, const std::optional<Gid>& group, sys::Fd socket)
+    : place_(std::move(place)),
+      group_(group),
+      socket_(std::move(socket)),
+      inode_(sys::socket_inode(socket_.get())) {}
+
+Result<UdpSocket, std::string> UdpSocket::open(const InterfaceAddress& place) {
+  return open(place, std::nullopt);
+}
+
+Result<UdpSocket, std::string> UdpSocket::open_group(const InterfaceAddress& place,
+                                                     const Gid& group) {
+  return open(place, group);
+}
+
+Result<UdpSocket, std::string> UdpSocket::open(const InterfaceAddress& place,
+                                               const std::optional<Gid>& group) {
+  auto socket = bound_socket(place, group);
   if (!socket) {
-    return std::unexpected(advice(address, -socket.error()));
+    return std::unexpected(advice(group.value_or(place.address), -socket.error()));
   }
-  const ino_t inode = inode_of(socket->get());
-  return UdpSocket(address, std::move(*socket), inode);
+  return UdpSocket(place, group, std::move(*socket));
 }
 
 int UdpSocket::send(const UdpBatch& batch) const {
-  const UdpDestination& destination = batch.destination();
-  sockaddr_in peer{};
-  peer.sin_family = AF_INET;
-  peer.sin_port = boost::endian::native_to_big(roce::udp_port);
-  std::memcpy(&peer.sin_addr, destination.peer.bytes.data(), destination.peer.bytes.size());
+  UdpDestination destination = batch.destination();
+  const int result = send(batch, destination);
+  if (result != -EINVAL || destination.flow_label == 0) {
+    return result;
+  }
+  // Flow labels must be asked for before Linux 5.3, and where a program has one for itself alone.
+  destination.flow_label = 0;
+  return send(batch, destination);
+}
+
+int UdpSocket::send(const UdpBatch& batch, const UdpDestination& destination) const {
+  SocketAddress peer = socket_address(destination.peer, roce::udp_port, place_.interface_index);
   ControlBuffer control;
-  control.add<int>(IPPROTO_IP, IP_TOS, destination.traffic_class);
-  control.add<int>(IPPROTO_IP, IP_TTL, destination.hop_limit);
+  add_header_fields(control, destination, peer.storage.ss_family == AF_INET);
   if (batch.frames() > 1) {
     control.add(IPPROTO_UDP, UDP_SEGMENT, static_cast<std::uint16_t>(batch.segment_bytes()));
   }
   msghdr message{};
-  message.msg_name = &peer;
-  message.msg_namelen = sizeof(peer);
+  message.msg_name = peer.get();
+  message.msg_namelen = peer.bytes;
   // sendmsg() doesn't write to what it gathers; its type is only that of recvmsg().
   message.msg_iov = const_cast<iovec*>(batch.payloads().data());
   message.msg_iovlen = batch.frames();
@@ -168,23 +258,25 @@ int UdpSocket::send(const UdpBatch& batch) const {
 }
 
 std::optional<UdpArrival> UdpSocket::receive(MutableBytes buffer) const {
-  sockaddr_in peer{};
+  SocketAddress peer;
   iovec place{.iov_base = buffer.data(), .iov_len = buffer.size()};
   ControlBuffer control;
   msghdr message{};
-  message.msg_name = &peer;
-  message.msg_namelen = sizeof(peer);
+  message.msg_name = peer.get();
+  message.msg_namelen = peer.bytes;
   message.msg_iov = &place;
   message.msg_iovlen = 1;
   message.msg_control = control.bytes.data();
   message.msg_controllen = control.bytes.size();
   const long received = sys::receive_message(socket_.get(), message);
-  if (received < 0 || peer.sin_family != AF_INET) {
+  const auto address = received < 0 ? std::nullopt : address_of(*peer.get());
+  // An IPv6 packet may name a mapped address as its source (Linux 5.4 drops such).
+  if (!address || family_of(*address) != family_of(place_.address)) {
     return std::nullopt;
   }
   UdpArrival arrival;
-  std::memcpy(arrival.peer.bytes.data(), &peer.sin_addr, arrival.peer.bytes.size());
-  arrival.peer_port = boost::endian::big_to_native(peer.sin_port);
+  arrival.peer = *address;
+  arrival.peer_port = port_of(peer);
   arrival.bytes = static_cast<std::size_t>(received);
   arrival.segment_bytes = std::max<std::size_t>(arrival.bytes, 1);
   read_control(message, arrival);
@@ -192,13 +284,13 @@ std::optional<UdpArrival> UdpSocket::receive(MutableBytes buffer) const {
 }
 
 bool UdpSocket::repair() {
-  if (socket_ && inode_of(socket_.get()) == inode_) {
+  if (socket_ && sys::socket_inode(socket_.get()) == inode_) {
     return false;
   }
   socket_.release();  // Whatever has this number now is not ours to close.
-  if (auto fresh = bound_socket(address_)) {
+  if (auto fresh = bound_socket(place_, group_)) {
     socket_ = std::move(*fresh);
-    inode_ = inode_of(socket_.get());
+    inode_ = sys::socket_inode(socket_.get());
   }
   return true;
 }

@@ -3,6 +3,9 @@
 // datagrams come from that port as well: the entropy of a source port for each QP would need a
 // socket for each.
 //
+// A multicast group has a socket of its own for each interface, which only receives: sockets of an
+// address don't hear what is sent to groups.
+//
 // Processes of one user may share an address (SO_REUSEPORT); the kernel chooses by the peer's
 // address which of them receives.
 #pragma once
@@ -14,19 +17,22 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "ports/interfaces.h"
 #include "ports/sys.h"
 #include "ports/udp_batch.h"
-#include "proto/inet/ip_address.h"
+#include "proto/gid.h"
 
 namespace verbena::ports {
 
 /// One or more datagrams of one peer that the kernel joined (UDP_GRO): all of `segment_bytes`, but
 /// for a shorter last one.
 struct UdpArrival {
-  inet::Ipv4Address peer;
+  Gid peer;
   std::uint16_t peer_port = 0;
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 0;
+  /// IPv6 only.
+  std::uint32_t flow_label = 0;
   std::size_t bytes = 0;
   /// Never 0.
   std::size_t segment_bytes = 0;
@@ -35,9 +41,16 @@ struct UdpArrival {
 class UdpSocket {
  public:
   /// The error is a sentence that says what to do.
-  [[nodiscard]] static Result<UdpSocket, std::string> open(inet::Ipv4Address address);
+  [[nodiscard]] static Result<UdpSocket, std::string> open(const InterfaceAddress& place);
+  /// For what is sent to `group` on the interface of `place`. Each process that has one gets a
+  /// copy.
+  [[nodiscard]] static Result<UdpSocket, std::string> open_group(const InterfaceAddress& place,
+                                                                 const Gid& group);
 
-  [[nodiscard]] inet::Ipv4Address address() const { return address_; }
+  /// Where datagrams go that it receives: its own address, or the group.
+  [[nodiscard]] const Gid& address() const { return group_ ? *group_ : place_.address; }
+  [[nodiscard]] bool is_group() const { return group_.has_value(); }
+  [[nodiscard]] const InterfaceAddress& place() const { return place_; }
   [[nodiscard]] int fd() const { return socket_.get(); }
 
   /// Sends a batch in one call; 0 or -errno.
@@ -51,10 +64,13 @@ class UdpSocket {
   void close() { socket_.reset(); }
 
  private:
-  UdpSocket(inet::Ipv4Address address, sys::Fd socket, ino_t inode)
-      : address_(address), socket_(std::move(socket)), inode_(inode) {}
+  [[nodiscard]] int send(const UdpBatch& batch, const UdpDestination& destination) const;
+  UdpSocket(InterfaceAddress place, const std::optional<Gid>& group, sys::Fd socket);
+  [[nodiscard]] static Result<UdpSocket, std::string> open(const InterfaceAddress& place,
+                                                           const std::optional<Gid>& group);
 
-  inet::Ipv4Address address_;
+  InterfaceAddress place_;
+  std::optional<Gid> group_;
   sys::Fd socket_;
   ino_t inode_;
 };

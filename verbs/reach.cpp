@@ -13,20 +13,19 @@ std::optional<std::string> why_unreachable(const ports::DeviceConfig& device,
     return std::nullopt;
   }
   const nic::GidEntry& own = gids[av.sgid_index];
-  const auto address = roce::ipv4_from_gid(destination);
   const bool own_is_ipv4 = roce::ipv4_from_gid(own.gid).has_value();
-  if (own.type == nic::GidEntry::Type::roce_v2 && own_is_ipv4 && !address) {
+  const bool is_ipv4 = roce::ipv4_from_gid(destination).has_value();
+  if (own.type == nic::GidEntry::Type::roce_v2 && own_is_ipv4 && !is_ipv4) {
     return "the peer's GID " + roce::to_text(destination) +
            " is not an IPv4 address; both sides must use a GID of type RoCE v2 over IPv4 "
            "(index 0 is one)";
   }
-  if (!address) {
+  // A device has a link-local address that the kernel may not know.
+  if (device.faces_network() || roce::ipv6_from_gid(destination).is_link_local() ||
+      ports::is_local(destination, ports::host_addresses())) {
     return std::nullopt;
   }
-  if (device.faces_network() || ports::is_local(*address, ports::host_addresses())) {
-    return std::nullopt;
-  }
-  return "the peer's address " + address->to_text() +
+  return "the peer's address " + roce::to_address_text(destination) +
          " is not one of this host, and the device has loopback addresses only; give it a network "
          "interface (" +
          ports::env::interface + ") or an address (" + ports::env::address + ")";

@@ -8,14 +8,22 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import hosts
 from program import POLL_INTERVAL_S, Program
 
+ICRC_CHECK = pathlib.Path(__file__).parent / "tools" / "icrc_check.py"
 NOBODY = 65534
 INTERFACE = "rdma"
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
+IPV6_ADDRESSES = ("fd77::1", "fd77::2")
+# The GID table of a device on INTERFACE: RoCE v2 for each address, and on raw Ethernet the same
+# again as RoCE v1.
+ROWS = {"IPv4": 0, "IPv6": 1, "link-local": 2}
+RAW_ROWS = ROWS | {f"{name} v1": row + len(ROWS) for name, row in ROWS.items()}
+ROCE = "udp port 4791 or ether proto 0x8915"
 # A classic BPF program for tc (bpf(4), SKF_AD_RANDOM): drops one packet of a number.
 _LOSS = "5,32 0 0 4294963256,148 0 0 {one_of},53 1 0 1,6 0 0 2,6 0 0 0"
 
@@ -27,17 +35,19 @@ def run_as_root(*command: str) -> str:
 
 
 class Station(hosts.Host):
-    """One of the two hosts: a namespace and a fabric of its own."""
+    """One of the two hosts: a namespace and a fabric of its own. `raw`: by raw Ethernet, with the
+    one capability that it needs."""
 
-    def __init__(self, logs: pathlib.Path, namespace: str, address: str):
+    def __init__(self, logs: pathlib.Path, namespace: str, address: str, raw: bool):
         logs.mkdir()
         super().__init__(logs)
         self.namespace = namespace
         self.address = address
         self.inside = ["ip", "netns", "exec", namespace]
-        self.prefix = [*self.inside, "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}",
-                       "--clear-groups", "--bounding-set=-all", "--no-new-privs"]
-        self.variables["VERBENA_INTERFACE"] = INTERFACE
+        self.prefix = self._prefix_with(["--inh-caps=+net_raw", "--ambient-caps=+net_raw",
+                                         "--bounding-set=-all,+net_raw"]
+                                        if raw else ["--bounding-set=-all"])
+        self.variables["VERBENA_RAW" if raw else "VERBENA_INTERFACE"] = INTERFACE
         # The build tree may lie where an ordinary user can't look; what they run is a copy.
         os.chown(self.directory, NOBODY, NOBODY)
         self._copy = self.directory / "build"
@@ -45,6 +55,13 @@ class Station(hosts.Host):
         shutil.copy(hosts.VERBENA, self._copy / "bin" / "verbena")
         shutil.copytree(hosts.LIBRARIES, self._copy / "lib")
         self.verbena = self._copy / "bin" / "verbena"
+
+    def _prefix_with(self, capabilities: list[str]) -> list[str]:
+        return [*self.inside, "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}",
+                "--clear-groups", *capabilities, "--no-new-privs"]
+
+    def give_up_capabilities(self) -> None:
+        self.prefix = self._prefix_with(["--bounding-set=-all"])
 
     def _is_listening_inside(self, program: Program, port: int) -> bool:
         table = pathlib.Path(f"/proc/{program.pid}/net/tcp").read_text() + pathlib.Path(
@@ -70,21 +87,26 @@ class Cable:
     """Both hosts. `cuts`: the sender's kernel cuts batches into packets before they reach the
     cable, as it must for hardware; without it a veth pair carries batches whole."""
 
-    def __init__(self, tmp_path: pathlib.Path, mtu: int = 1500, cuts: bool = True):
+    def __init__(self, tmp_path: pathlib.Path, mtu: int = 1500, cuts: bool = True,
+                 raw: bool = False):
         assert os.geteuid() == 0, (
             "this test makes network namespaces, for which it must run as root")
         self._names = [f"verbena-{os.getpid()}-{side}" for side in "ab"]
         for name in self._names:
             run_as_root("ip", "netns", "add", name)
+            # Addresses can be used at once, without being tested for a second first.
+            run_as_root("ip", "netns", "exec", name, "sh", "-c",
+                        "echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad")
         run_as_root("ip", "link", "add", INTERFACE, "netns", self._names[0], "type", "veth",
                     "peer", "name", INTERFACE, "netns", self._names[1])
-        for name, address in zip(self._names, ADDRESSES):
+        for name, address, ipv6_address in zip(self._names, ADDRESSES, IPV6_ADDRESSES):
             inside = ("ip", "-n", name)
             limits = ("gso_max_segs", "1") if cuts else ()
             run_as_root(*inside, "link", "set", "lo", "up")
             run_as_root(*inside, "link", "set", INTERFACE, "mtu", str(mtu), *limits, "up")
             run_as_root(*inside, "addr", "add", f"{address}/24", "dev", INTERFACE)
-        self.a, self.b = (Station(tmp_path / side, name, address) for side, name, address in
+            run_as_root(*inside, "addr", "add", f"{ipv6_address}/64", "dev", INTERFACE)
+        self.a, self.b = (Station(tmp_path / side, name, address, raw) for side, name, address in
                           zip("ab", self._names, ADDRESSES))
 
     def start_pair(self, *command: str, server_arguments=(), client_arguments=(),
@@ -103,7 +125,8 @@ class Cable:
     def start_capture(self, station: Station, path: pathlib.Path) -> Program:
         """What the wire carries, by Wireshark's dumpcap."""
         program = Program([*station.inside, "dumpcap", "-q", "-i", INTERFACE, "-B", "64", "-f",
-                           "udp port 4791", "-w", str(path)], os.environ, station.logs / "dumpcap")
+                           f"{ROCE} or (vlan and ({ROCE}))", "-w", str(path)], os.environ,
+                          station.logs / "dumpcap")
         program.wait_until(lambda: "File:" in program.err, "capturing")
         return program
 
@@ -114,6 +137,21 @@ class Cable:
         finally:
             for name in self._names:
                 subprocess.run(["ip", "netns", "del", name], check=False, timeout=60)
+
+
+def check_wire(path: pathlib.Path) -> None:
+    """Every packet of a capture has a good ICRC, as a program tells that shares nothing with us."""
+    checked = subprocess.run([sys.executable, str(ICRC_CHECK), str(path)], capture_output=True,
+                             text=True, timeout=300)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def fields_of(path: pathlib.Path, *names: str, only: str = "") -> list[tuple[str, ...]]:
+    """What tshark reads in each packet of a capture."""
+    wanted = [word for name in names for word in ("-e", name)]
+    text = run_as_root("tshark", "-n", "-r", str(path), "-T", "fields", *wanted,
+                       *(["-Y", only] if only else []))
+    return [tuple(line.split("\t")) for line in text.splitlines()]
 
 
 def stop_capture(program: Program) -> None:

@@ -3,17 +3,13 @@ over a veth pair, with an independent look at what the wire carries."""
 
 from __future__ import annotations
 
-import pathlib
-import subprocess
-import sys
-
 import pytest
 
-from network import ADDRESSES, INTERFACE, Cable, run_as_root, stop_capture
+from network import (ADDRESSES, INTERFACE, Cable, check_wire, fields_of, run_as_root,
+                     stop_capture)
 from perftest_table import check_bandwidth, check_latency
 from rough_pingpong import check_exchanges
 
-ICRC_CHECK = pathlib.Path(__file__).parent / "tools" / "icrc_check.py"
 MTUS = [1500, 9000]
 # What a port has behind an interface of that MTU.
 PORT_MTU = {1500: 1024, 9000: 4096}
@@ -109,12 +105,8 @@ def test_every_packet_on_the_wire_has_a_good_icrc(cable, tmp_path):
     capture = cable.start_capture(cable.b, path)
     cable.pair("ib_write_bw", "-F", "-x", "0", "-n", "100")
     stop_capture(capture)
-    checked = subprocess.run([sys.executable, str(ICRC_CHECK), str(path)], capture_output=True,
-                             text=True, timeout=300)
-    assert checked.returncode == 0, checked.stdout + checked.stderr
-    fields = run_as_root("tshark", "-r", str(path), "-T", "fields", "-e", "ip.id", "-e",
-                         "ip.flags.df", "-e", "udp.srcport")
-    rows = {tuple(line.split()) for line in fields.splitlines()}
+    check_wire(path)
+    rows = set(fields_of(path, "ip.id", "ip.flags.df", "udp.srcport"))
     assert any(int(identification, 16) >= 8 for identification, _, _ in rows), rows
     assert {df for _, df, _ in rows} == {"1"}
     assert {port for _, _, port in rows} == {"4791"}

@@ -54,13 +54,7 @@ bool is_any(const sockaddr& address) {
                                       : IN6_IS_ADDR_UNSPECIFIED(&v6(address).sin6_addr);
 }
 
-bool is_loopback(const sockaddr& address) {
-  if (address.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6(address).sin6_addr)) {
-    return true;
-  }
-  const auto mapped = roce::ipv4_from_gid(gid_of(address));
-  return mapped && mapped->is_loopback();
-}
+bool is_loopback(const sockaddr& address) { return roce::is_loopback(gid_of(address)); }
 
 bool is_multicast(const sockaddr& address) { return roce::is_multicast(gid_of(address)); }
 
@@ -84,11 +78,7 @@ void copy_address(sockaddr_storage& to, const sockaddr& from) {
   std::memcpy(&to, &from, length_of(from));
 }
 
-std::string text_of(const sockaddr& address) {
-  const Gid gid = gid_of(address);
-  const auto mapped = roce::ipv4_from_gid(gid);
-  return mapped ? mapped->to_text() : roce::to_text(gid);
-}
+std::string text_of(const sockaddr& address) { return roce::to_address_text(gid_of(address)); }
 
 std::optional<Gid> source_for(const sockaddr& destination) {
   // A connected datagram socket sends nothing, but has a source address. The calls go to the kernel

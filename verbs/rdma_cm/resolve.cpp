@@ -120,8 +120,7 @@ void say_unreachable(const sockaddr& destination) {
   std::string addresses;
   for (const Device& device : devices()) {
     for (const Device::Row& row : device.gids) {
-      const auto v4 = roce::ipv4_from_gid(row.gid);
-      addresses += (addresses.empty() ? "" : ", ") + (v4 ? v4->to_text() : roce::to_text(row.gid));
+      addresses += (addresses.empty() ? "" : ", ") + roce::to_address_text(row.gid);
     }
   }
   ports::report(fmt::format(

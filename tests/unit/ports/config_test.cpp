@@ -1,8 +1,10 @@
 // Device configuration: defaults, every key, every override, and words for every mistake.
+#include <algorithm>
 #include <fstream>
 #include <map>
 
 #include "ports/device_config.h"
+#include "ports/device_draft.h"
 #include "ports/interfaces.h"
 #include "proto/roce/gid.h"
 #include "tests/unit/ports/support.h"
@@ -43,7 +45,7 @@ TEST_CASE("without any configuration there is verbena0 on the loopback address")
   const DeviceConfig device = only_device({});
   CHECK(device.name == "verbena0");
   REQUIRE(device.addresses.size() == 1);
-  CHECK(device.addresses[0].to_text() == "127.0.0.1");
+  CHECK(roce::to_address_text(device.addresses[0]) == "127.0.0.1");
   CHECK(device.mtu == nic::Mtu::mtu_4096);
   CHECK(device.capture.empty());
   CHECK(
@@ -87,7 +89,7 @@ TEST_CASE("each variable sets what its name says") {
                                            {"VERBENA_RING_KIB", "64"},
                                            {"VERBENA_CAPTURE", "trace.pcapng"}});
   CHECK(device.name == "mlx5_0");
-  CHECK(device.addresses[0].to_text() == "127.0.0.1");
+  CHECK(roce::to_address_text(device.addresses[0]) == "127.0.0.1");
   CHECK(device.mtu == nic::Mtu::mtu_1024);
   CHECK(device.guid == 0x0200'00FF'FE12'3456);
   CHECK(device.ack_timeout_min == std::chrono::milliseconds(5));
@@ -113,11 +115,14 @@ TEST_CASE("a wrong variable is an error that names it and says what is right") {
       {"VERBENA_MTU", "1500", "256, 512, 1024, 2048 or 4096"},
       {"VERBENA_MTU", "1k", "\"1k\" is no number"},
       {"VERBENA_MTU", "99999999999999999999", "is no number"},
-      {"VERBENA_ADDRESS", "127.0.0.1,", "\"\" is no IPv4 address"},
-      {"VERBENA_ADDRESS", "::1", "\"::1\" is no IPv4 address"},
+      {"VERBENA_ADDRESS", "127.0.0.1,", "\"\" is no IP address"},
+      {"VERBENA_ADDRESS", "::g", "\"::g\" is no IP address"},
       {"VERBENA_ADDRESS", "127.0.0.1,127.0.0.1", "given twice"},
       {"VERBENA_ADDRESS", "192.0.2.1",
        "192.0.2.1 is not an address of this host; it has 127.0.0.1"},
+      {"VERBENA_VLAN", "0", "a VLAN is 1 to 4094"},
+      {"VERBENA_VLAN", "4095", "a VLAN is 1 to 4094"},
+      {"VERBENA_RAW", "nope0", "no interface \"nope0\""},
       {"VERBENA_INTERFACE", "nope0", "no interface \"nope0\""},
       {"VERBENA_GUID", "0", "16 hexadecimal digits"},
       {"VERBENA_GUID", "0000000000000000", "16 hexadecimal digits"},
@@ -195,7 +200,7 @@ TEST_CASE("variables override the file, and one chooses a device of it") {
   const DeviceConfig one = only_device(
       {{"VERBENA_CONFIG", file}, {"VERBENA_DEVICE", "verbena1"}, {"VERBENA_ADDRESS", "127.0.0.9"}});
   CHECK(one.name == "verbena1");
-  CHECK(one.addresses[0].to_text() == "127.0.0.9");
+  CHECK(roce::to_address_text(one.addresses[0]) == "127.0.0.9");
 
   CHECK(error_of({{"VERBENA_CONFIG", file}, {"VERBENA_ADDRESS", "127.0.0.9"}})
             .find("choose one with VERBENA_DEVICE") != std::string::npos);
@@ -219,6 +224,8 @@ TEST_CASE("a mistake in a file is told with line and column") {
       {"[[device]]\naddresses = [1]", "verbena.toml:2:13: addresses: this must be an array"},
       {"[[device]]\naddresses = [\"127.0.0.1\"]\ninterface = \"lo\"",
        "verbena.toml:3:13: \"addresses\" and \"interface\" contradict"},
+      {"[[device]]\ninterface = \"lo\"\nraw = \"lo\"",
+       "verbena.toml:3:7: \"interface\" and \"raw\" contradict"},
       {"[[device]]\nprofile = \"mlx5\"",
        "verbena.toml:2:11: profile: there is no profile \"mlx5\""},
       {"[[device]]\nlimits = 3", "verbena.toml:2:10: limits: this must be a table"},
@@ -296,11 +303,63 @@ TEST_CASE("a device of the loopback interface doesn't face the network") {
   CHECK_FALSE(only_device({{"VERBENA_ADDRESS", "127.0.0.1,127.1.2.3"}}).faces_network());
 }
 
+TEST_CASE("addresses may be of either kind, and an IPv6 one leads to an IPv6 row") {
+  const DeviceConfig device = only_device({{"VERBENA_ADDRESS", "::1,127.0.0.1"}});
+  CHECK_FALSE(device.faces_network());
+  const nic::NicConfig nic = nic_config(device);
+  REQUIRE(nic.gids.size() == 6);
+  CHECK(roce::to_text(nic.gids[0].gid) == "::1");
+  CHECK(roce::to_text(nic.gids[1].gid) == "::ffff:127.0.0.1");
+}
+
+TEST_CASE("a VLAN is that of all rows, for devices that make their own frames") {
+  CHECK(only_device({}).vlan == std::nullopt);
+  const DeviceConfig device = only_device({{"VERBENA_VLAN", "5"}});
+  for (const nic::GidEntry& row : nic_config(device).gids) {
+    CHECK(row.vlan == 5);
+  }
+  DeviceDraft outside;
+  REQUIRE(outside.set_vlan(5));
+  const auto host = host_addresses();
+  const auto face = std::ranges::find_if(
+      host, [](const InterfaceAddress& item) { return !roce::is_loopback(item.address); });
+  if (face != host.end()) {
+    REQUIRE(outside.set_interface(face->interface));
+    const auto finished = std::move(outside).finish();
+    REQUIRE_FALSE(finished);
+    CHECK_THAT(finished.error(), Catch::Contains("use raw Ethernet (VERBENA_RAW)"));
+  }
+}
+
+TEST_CASE("an interface that is no Ethernet can't be used raw") {
+  CHECK_THAT(error_of({{"VERBENA_RAW", "lo"}}), Catch::Contains("\"lo\" is no Ethernet"));
+}
+
+TEST_CASE("a raw device has the link-local address of its Ethernet address, and RoCE v1") {
+  DeviceConfig device = only_device({});
+  device.addresses = {roce::gid_from_text("192.0.2.1").value()};
+  device.raw = true;
+  device.mac = *inet::MacAddress::from_text("52:54:00:12:34:56");
+  const nic::NicConfig nic = nic_config(device);
+  REQUIRE(nic.gids.size() == 4);
+  CHECK(roce::to_text(nic.gids[1].gid) == "fe80::5054:ff:fe12:3456");
+  CHECK(nic.gids[2].type == nic::GidEntry::Type::roce_v1);
+  CHECK(nic.gids[2].gid == nic.gids[0].gid);
+  device.addresses.push_back(nic.gids[1].gid);
+  CHECK(nic_config(device).gids.size() == 4);
+  device.raw = false;
+  CHECK(nic_config(device).gids.size() == 2);
+}
+
 TEST_CASE("loopback addresses are local without being configured, others are not") {
-  const std::vector<InterfaceAddress> host = {{"eth0", {{10, 0, 0, 1}}}};
-  CHECK(is_local({{127, 9, 8, 7}}, host));
-  CHECK(is_local({{10, 0, 0, 1}}, host));
-  CHECK_FALSE(is_local({{10, 0, 0, 2}}, host));
+  const auto gid = [](const char* text) { return roce::gid_from_text(text).value(); };
+  const std::vector<InterfaceAddress> host = {{"eth0", gid("10.0.0.1")}, {"eth0", gid("fd00::1")}};
+  CHECK(is_local(gid("127.9.8.7"), host));
+  CHECK(is_local(gid("::1"), host));
+  CHECK(is_local(gid("10.0.0.1"), host));
+  CHECK(is_local(gid("fd00::1"), host));
+  CHECK_FALSE(is_local(gid("10.0.0.2"), host));
+  CHECK_FALSE(is_local(gid("fd00::2"), host));
 }
 
 }  // namespace

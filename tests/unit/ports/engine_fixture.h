@@ -36,7 +36,7 @@ class CountingListener final : public EngineListener {
 
 inline DeviceConfig config_at(const std::string& fabric_path) {
   DeviceConfig config;
-  config.addresses = {{{127, 0, 0, 1}}};
+  config.addresses = {roce::gid_from_ipv4({{127, 0, 0, 1}})};
   config.guid = 1;
   config.fabric_path = fabric_path;
   config.ring_bytes = std::size_t{256} << 10;
