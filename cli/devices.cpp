@@ -53,6 +53,7 @@ void print_device(const ListedDevice& device) {
   fmt::print("{}\n", config.name);
   fmt::print("  {:10} {}\n", "GUID", guid_text(config.guid));
   fmt::print("  {:10} {}\n", "MTU", nic::mtu_bytes(config.mtu));
+  fmt::print("  {:10} {}\n", "profile", config.profile.name);
   for (std::size_t index = 0; index < device.nic.gids.size(); ++index) {
     const nic::GidEntry& entry = device.nic.gids[index];
     fmt::print("  {:10} {}  {}\n", fmt::format("GID {}", index), roce::to_text(entry.gid),
@@ -68,6 +69,7 @@ nlohmann::ordered_json to_json(const ListedDevice& device) {
   json["name"] = config.name;
   json["guid"] = guid_text(config.guid);
   json["mtu"] = nic::mtu_bytes(config.mtu);
+  json["profile"] = config.profile.name;
   for (const Gid& address : config.addresses) {
     json["addresses"].push_back(roce::to_address_text(address));
   }

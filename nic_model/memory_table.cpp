@@ -45,7 +45,11 @@ MemoryTable::MemoryTable(const DeviceProfile& profile, Pager* pager, PersistentS
       grants_(1),
       owners_(1) {
   // Slot 0 stays empty, so that no region has a key that looks like "none".
-  VERBENA_CHECK(std::uint64_t{regions_max_} + windows_max_ < no_key >> tag_bits);
+}
+
+bool MemoryTable::has_room() const {
+  // no_key's index is nobody's.
+  return !free_.empty() || grants_.size() < no_key >> tag_bits;
 }
 
 std::uint32_t MemoryTable::take_slot() {
@@ -68,7 +72,7 @@ void MemoryTable::free_slot(std::uint32_t index) {
 }
 
 Result<Mr*, NicError> MemoryTable::add(const Mr& description) {
-  if (regions_ >= regions_max_) {
+  if (regions_ >= regions_max_ || !has_room()) {
     return std::unexpected(NicError::limit_reached);
   }
   const std::uint32_t index = take_slot();
@@ -103,7 +107,10 @@ void MemoryTable::remove(Mr& mr) {
 }
 
 Result<Mw*, NicError> MemoryTable::add_window(Pd& pd, MwType type) {
-  if (windows_ >= windows_max_) {
+  if (windows_max_ == 0) {
+    return std::unexpected(NicError::unsupported);
+  }
+  if (windows_ >= windows_max_ || !has_room()) {
     return std::unexpected(NicError::limit_reached);
   }
   const std::uint32_t index = take_slot();

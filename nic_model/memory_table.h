@@ -24,7 +24,9 @@ class MemoryTable final : public MemoryAccess {
   MemoryTable(const DeviceProfile& profile, Pager* pager, PersistentStore* store,
               std::uint64_t seed);
 
-  /// Fails with limit_reached only. The arguments have been checked.
+  /// The arguments have been checked: fails with limit_reached only, and add_window() with
+  /// `unsupported` where there are no windows. Regions and windows share the numbers of keys, of
+  /// which there are 2^24.
   [[nodiscard]] Result<Mr*, NicError> add(const Mr& description);
   /// What its members say now holds.
   void update(const Mr& mr);
@@ -79,6 +81,8 @@ class MemoryTable final : public MemoryAccess {
   };
   using Found = Result<const Grant*, AccessFault>;
 
+  /// Whether take_slot() can.
+  [[nodiscard]] bool has_room() const;
   [[nodiscard]] std::uint32_t take_slot();
   void free_slot(std::uint32_t index);
   [[nodiscard]] const Grant* grant_of(std::uint32_t key) const;

@@ -91,6 +91,9 @@ Result<void, NicError> Nic::destroy_cq(Cq& cq) {
 }
 
 Result<void, NicError> Nic::moderate_cq(Cq& cq, std::uint32_t count, Duration period) {
+  if (impl_->profile.cq_moderation_count_max == 0) {
+    return std::unexpected(NicError::unsupported);
+  }
   if (count > impl_->profile.cq_moderation_count_max || period < Duration::zero() ||
       period > impl_->profile.cq_moderation_period_max) {
     return std::unexpected(NicError::invalid_argument);

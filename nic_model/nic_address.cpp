@@ -11,8 +11,11 @@ Result<Ah*, NicError> Nic::create_ah(Pd& pd, const AddressVector& av) {
     return std::unexpected(NicError::invalid_argument);
   }
   auto& ahs = impl_->ahs;
-  if (ahs.size() >= impl_->profile.ah_max) {
-    return std::unexpected(NicError::limit_reached);
+  const std::uint32_t most = impl_->profile.ah_max;
+  const Qp* const gsi = find_qp(qpn_gsi);
+  // Those of the general services interface are the device's own, and are gone when it has sent.
+  if (ahs.size() >= most && (gsi == nullptr || &gsi->pd != &pd)) {
+    return std::unexpected(most == 0 ? NicError::unsupported : NicError::limit_reached);
   }
   // An address handle stands for any queue pair of the peer, so its number can't spread the flows.
   const Way way = make_way(impl_->config, av, roce::udp_source_port_min);
@@ -33,6 +36,9 @@ void Nic::destroy_ah(Ah& ah) {
 Result<void, NicError> Nic::attach_multicast(Qp& qp, const Gid& group) {
   if (qp.type != QpType::ud || !roce::is_multicast(group)) {
     return std::unexpected(NicError::invalid_argument);
+  }
+  if (impl_->profile.mcast_group_max == 0) {
+    return std::unexpected(NicError::unsupported);
   }
   MulticastTable& table = impl_->multicast;
   const auto members = table.members(group);

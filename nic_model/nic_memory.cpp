@@ -32,6 +32,11 @@ Result<void, NicError> check_persistence(const NicConfig& config, Access access)
   return {};
 }
 
+/// Whether the device has what the rights ask for.
+bool rights_are_offered(const DeviceProfile& profile, Access access) {
+  return !allows(access, Access::on_demand) || (profile.odp.general & odp::supported) != 0;
+}
+
 bool range_is_valid(const DeviceProfile& profile, std::byte* host, std::uint64_t length, Va iova) {
   const auto address = reinterpret_cast<std::uintptr_t>(host);
   return address + length >= address && to_value(iova) + length >= to_value(iova) &&
@@ -51,6 +56,9 @@ std::unique_ptr<DeviceMemory> make_device_memory(std::uint64_t length) {
 
 Result<Mr*, NicError> Nic::reg_mr(Pd& pd, std::byte* host, std::uint64_t length, Va iova,
                                   Access access) {
+  if (!rights_are_offered(impl_->profile, access)) {
+    return std::unexpected(NicError::unsupported);
+  }
   if (!rights_are_valid(access) || !range_is_valid(impl_->profile, host, length, iova)) {
     return std::unexpected(NicError::invalid_argument);
   }
@@ -79,6 +87,9 @@ Result<void, NicError> Nic::rereg_mr(Mr& mr, const MrChange& change) {
     return std::unexpected(NicError::busy);
   }
   const Access access = change.access.value_or(mr.access);
+  if (!rights_are_offered(impl_->profile, access)) {
+    return std::unexpected(NicError::unsupported);
+  }
   const auto translation =
       change.translation.value_or(MrChange::Translation{mr.host, mr.length, mr.iova});
   if (mr.is_null || mr.device_memory != nullptr || !rights_are_valid(access) ||
@@ -132,6 +143,9 @@ Result<void, NicError> Nic::dealloc_mw(Mw& mw) {
 }
 
 Result<DeviceMemory*, NicError> Nic::alloc_dm(std::uint64_t length) {
+  if (impl_->profile.dm_bytes_max == 0) {
+    return std::unexpected(NicError::unsupported);
+  }
   if (length == 0) {
     return std::unexpected(NicError::invalid_argument);
   }

@@ -70,6 +70,31 @@ void apply(QpAttr& to, const QpAttr& from, std::uint32_t mask) {
   copy(m::alt_path, &QpAttr::alt_timeout);
 }
 
+bool has_service(const DeviceProfile& profile, QpType type) {
+  switch (type) {
+    case QpType::uc:
+      return profile.has_uc;
+    case QpType::ud:
+      return profile.has_ud;
+    case QpType::xrc_initiator:
+    case QpType::xrc_target:
+      return profile.has_xrc;
+    case QpType::gsi:
+    case QpType::rc:
+      break;
+  }
+  return true;
+}
+
+/// The general services interface is the device's own: it isn't measured by what it offers.
+bool caps_are_valid(const DeviceProfile& limits, const QpInitAttr& attr) {
+  const QpCaps& caps = attr.caps;
+  return attr.type == QpType::gsi ||
+         (caps.send_wr_max <= limits.qp_wr_max && caps.recv_wr_max <= limits.qp_wr_max &&
+          caps.send_sge_max <= limits.sge_max && caps.recv_sge_max <= limits.sge_max &&
+          caps.inline_bytes_max <= limits.inline_bytes_max);
+}
+
 }  // namespace
 
 void Nic::add_qpn_block(Qpn first, std::uint32_t count) { impl_->qps.add_block(first, count); }
@@ -96,18 +121,20 @@ QpInitAttr completed(QpInitAttr attr) {
 Result<Qp*, NicError> Nic::create_qp(Pd& pd, const QpInitAttr& asked) {
   const DeviceProfile& limits = impl_->profile;
   const QpInitAttr attr = completed(asked);
+  if (!has_service(limits, attr.type)) {
+    return std::unexpected(NicError::unsupported);
+  }
   if ((attr.type == QpType::xrc_target) != (attr.xrcd != nullptr) || attr.send_cq == nullptr ||
-      attr.recv_cq == nullptr || attr.caps.send_wr_max > limits.qp_wr_max ||
-      attr.caps.recv_wr_max > limits.qp_wr_max || attr.caps.send_sge_max > limits.sge_max ||
-      attr.caps.recv_sge_max > limits.sge_max ||
-      attr.caps.inline_bytes_max > limits.inline_bytes_max) {
+      attr.recv_cq == nullptr || !caps_are_valid(limits, attr)) {
     return std::unexpected(NicError::invalid_argument);
   }
-  if (impl_->qps.count() >= limits.qp_max) {
+  const bool has_gsi = find_qp(qpn_gsi) != nullptr;
+  if (attr.type == QpType::gsi) {
+    if (has_gsi) {
+      return std::unexpected(NicError::busy);
+    }
+  } else if (impl_->qps.count() - (has_gsi ? 1 : 0) >= limits.qp_max) {
     return std::unexpected(NicError::limit_reached);
-  }
-  if (attr.type == QpType::gsi && find_qp(qpn_gsi) != nullptr) {
-    return std::unexpected(NicError::busy);
   }
   const auto qpn = attr.type == QpType::gsi ? qpn_gsi : impl_->qps.take_number();
   if (!qpn) {
@@ -160,6 +187,10 @@ Result<void, NicError> Nic::modify_qp(Time now, Qp& qp, const QpAttr& attr, std:
     return std::unexpected(NicError::invalid_argument);
   }
   apply(qp.attr, attr, mask);
+  if (impl_->profile.atomic_cap == AtomicCap::none) {
+    // Whatever the program permits: a peer's atomics are invalid requests (9.7.4.1.4).
+    qp.attr.access_flags = without(qp.attr.access_flags, Access::remote_atomic);
+  }
   if ((mask & m::av) != 0) {
     set_path(qp, impl_->config);
   }
@@ -174,6 +205,9 @@ Result<void, NicError> Nic::modify_qp(Time now, Qp& qp, const QpAttr& attr, std:
 }
 
 Result<void, NicError> Nic::limit_rate(Qp& qp, const RateLimit& limit) {
+  if (impl_->profile.rate_limit_kbps_max == 0) {
+    return std::unexpected(NicError::unsupported);
+  }
   const bool is_sending = qp.attr.state == QpState::rts || qp.attr.state == QpState::sqd;
   if (!is_sending || limit.kbps > impl_->profile.rate_limit_kbps_max) {
     return std::unexpected(NicError::invalid_argument);

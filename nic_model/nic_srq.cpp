@@ -11,7 +11,10 @@ namespace verbena::nic {
 
 Result<Srq*, NicError> Nic::create_srq(Pd& pd, const SrqInitAttr& attr) {
   const DeviceProfile& limits = impl_->profile;
-  if (attr.wr_max == 0 || attr.wr_max > limits.srq_wr_max || attr.sge_max > limits.sge_max ||
+  if (limits.srq_max == 0) {
+    return std::unexpected(NicError::unsupported);
+  }
+  if (attr.wr_max == 0 || attr.wr_max > limits.srq_wr_max || attr.sge_max > limits.srq_sge_max ||
       attr.limit > attr.wr_max || (attr.xrcd == nullptr) != (attr.cq == nullptr)) {
     return std::unexpected(NicError::invalid_argument);
   }
@@ -69,6 +72,9 @@ Result<void, PostError> Nic::post_srq_recv(Srq& srq, const RecvWr& wr) {
 }
 
 Result<Xrcd*, NicError> Nic::alloc_xrcd() {
+  if (!impl_->profile.has_xrc) {
+    return std::unexpected(NicError::unsupported);
+  }
   const auto pd = alloc_pd();
   if (!pd) {
     return std::unexpected(pd.error());

@@ -110,6 +110,35 @@ bool takes_sends(QpState state) {
          state == QpState::err;
 }
 
+/// What a device of this profile doesn't do, though the transport would.
+std::optional<PostError> refused_by(const DeviceProfile& profile, const SendWr& wr) {
+  switch (wr.opcode) {
+    case WrOpcode::atomic_cmp_and_swp:
+    case WrOpcode::atomic_fetch_and_add:
+      if (profile.atomic_cap == AtomicCap::none) {
+        return PostError::opcode_unsupported;
+      }
+      break;
+    case WrOpcode::atomic_write:
+      if (!profile.has_placement_extensions) {
+        return PostError::opcode_unsupported;
+      }
+      break;
+    case WrOpcode::rdma_read:
+      if (wr.sges.size() > profile.sge_read_max) {
+        return PostError::too_many_sges;
+      }
+      break;
+    default:
+      break;
+  }
+  if (profile.send_bytes_max < message_bytes_max &&
+      total_length(wr.sges) > profile.send_bytes_max) {
+    return PostError::message_too_long;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Result<void, PostError> Nic::post_send(Time now, Qp& qp, const SendWr& wr) {
@@ -121,6 +150,9 @@ Result<void, PostError> Nic::post_send(Time now, Qp& qp, const SendWr& wr) {
   }
   if (wr.address != nullptr && &static_cast<const Ah&>(*wr.address).pd != &qp.pd) {
     return std::unexpected(PostError::bad_address);
+  }
+  if (const auto refusal = refused_by(impl_->profile, wr)) {
+    return std::unexpected(*refusal);
   }
   if (auto posted = post(qp, wr); !posted) {
     return posted;

@@ -134,6 +134,12 @@ class Reader {
       }
       earlier = table.contains(place) ? place : earlier;
     }
+    // First, for it says how high the limits may be.
+    if (const auto profile = table.find("profile"); profile != table.end()) {
+      if (const SetResult result = set_key(draft, profile->first, profile->second); !result) {
+        return std::unexpected(result.error());
+      }
+    }
     for (const auto& [key, node] : table) {
       const SetResult result =
           key.str() == "limits" ? set_limits(draft, node) : set_key(draft, key, node);

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "nic_model/gid_order.h"
 #include "ports/config_file.h"
 #include "ports/device_draft.h"
 #include "ports/log.h"
@@ -37,6 +38,8 @@ constexpr std::array variables = {
                         "MTU of the port: 256 to 4096 (the largest that fits the interface)"},
     EnvironmentVariable{env::guid, "--guid", "GUID",
                         "node GUID, 16 hexadecimal digits (derived from machine and name)"},
+    EnvironmentVariable{env::profile, "--profile", "NAME",
+                        "imitate a device: cx5, e810, rxe, siw or minimal (verbena)"},
     EnvironmentVariable{env::ack_timeout_min_ms, "--ack-timeout-min", "MS",
                         "floor of the ACK timer in milliseconds, 0 to 10000 (50)"},
     EnvironmentVariable{env::fabric, "--fabric", "NAME|PATH",
@@ -119,6 +122,7 @@ constexpr std::array identity_settings = {
 
 /// What can be said of all devices at once.
 constexpr std::array common_settings = {
+    Setting{env::profile, &set_text<&DeviceDraft::set_profile>},
     Setting{env::mtu, &set_number<&DeviceDraft::set_mtu>},
     Setting{env::ack_timeout_min_ms, &set_number<&DeviceDraft::set_ack_timeout_min_ms>},
     Setting{env::fabric, &set_text<&DeviceDraft::set_fabric>},
@@ -307,7 +311,7 @@ nic::NicConfig nic_config(const DeviceConfig& config) {
   nic::NicConfig result;
   result.node_guid = config.guid;
   result.mtu_max = config.mtu;
-  result.gids = gid_table(config);
+  result.gids = nic::arranged(config.profile, gid_table(config));
   result.ack_timeout_min = config.ack_timeout_min;
   result.pager = &process_pager();
   return result;

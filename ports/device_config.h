@@ -13,7 +13,7 @@
 //   mtu = 4096                       # 256, 512, 1024, 2048 or 4096 bytes; by default the largest
 //                                    # that the interface carries
 //   guid = "0200:00ff:fe12:3456"     # node GUID, 16 hexadecimal digits
-//   profile = "verbena"              # the only one there is yet
+//   profile = "cx5"                  # what to imitate: cx5, e810, rxe, siw, minimal (verbena)
 //   ack_timeout_min_ms = 50
 //   fabric = "default"               # a name, or a path with a '/'
 //   ring_kib = 1024                  # ring to each process of the fabric, a power of two
@@ -28,7 +28,7 @@
 // on the loopback interface has more, because in the fabric everything works: a RoCE v2 entry for
 // the link-local IPv6 address that belongs to the first address, and then all of them again as RoCE
 // v1. One of raw Ethernet has the same, with the link-local address of its Ethernet address. So
-// 127.0.0.1 gives
+// 127.0.0.1 gives the following, if no profile wants it otherwise (nic_model/gid_order.h):
 //
 //   0  ::ffff:127.0.0.1  RoCE v2      2  ::ffff:127.0.0.1  RoCE v1
 //   1  fe80::7fff:fe00:1 RoCE v2      3  fe80::7fff:fe00:1 RoCE v1
@@ -123,6 +123,7 @@ inline constexpr const char* raw = "VERBENA_RAW";
 inline constexpr const char* vlan = "VERBENA_VLAN";
 inline constexpr const char* mtu = "VERBENA_MTU";
 inline constexpr const char* guid = "VERBENA_GUID";
+inline constexpr const char* profile = "VERBENA_PROFILE";
 inline constexpr const char* ack_timeout_min_ms = "VERBENA_ACK_TIMEOUT_MIN_MS";
 inline constexpr const char* fabric = "VERBENA_FABRIC";
 inline constexpr const char* ring_kib = "VERBENA_RING_KIB";

@@ -76,9 +76,13 @@ struct Limit {
         }                                                                              \
   }
 constexpr std::array limits = {
-    VERBENA_LIMIT(qp_max, 1), VERBENA_LIMIT(qp_wr_max, 1),      VERBENA_LIMIT(sge_max, 1),
-    VERBENA_LIMIT(cq_max, 1), VERBENA_LIMIT(cqe_max, 1),        VERBENA_LIMIT(mr_max, 1),
-    VERBENA_LIMIT(pd_max, 1), VERBENA_LIMIT(qp_rd_atom_max, 1), VERBENA_LIMIT(inline_bytes_max, 0),
+    VERBENA_LIMIT(qp_max, 1),           VERBENA_LIMIT(qp_wr_max, 1),
+    VERBENA_LIMIT(sge_max, 1),          VERBENA_LIMIT(cq_max, 1),
+    VERBENA_LIMIT(cqe_max, 1),          VERBENA_LIMIT(mr_max, 1),
+    VERBENA_LIMIT(pd_max, 1),           VERBENA_LIMIT(ah_max, 0),
+    VERBENA_LIMIT(srq_max, 0),          VERBENA_LIMIT(srq_wr_max, 1),
+    VERBENA_LIMIT(mw_max, 0),           VERBENA_LIMIT(qp_rd_atom_max, 1),
+    VERBENA_LIMIT(inline_bytes_max, 0),
 };
 #undef VERBENA_LIMIT
 
@@ -229,10 +233,16 @@ SetResult DeviceDraft::set_guid(std::string_view text) {
 }
 
 SetResult DeviceDraft::set_profile(std::string_view name) {
-  if (name != nic::default_profile().name) {
+  const nic::DeviceProfile* const profile = nic::find_profile(name);
+  if (profile == nullptr) {
+    std::vector<std::string_view> names;
+    std::ranges::transform(nic::all_profiles(), std::back_inserter(names),
+                           &nic::DeviceProfile::name);
     return refuse(
-        fmt::format("there is no profile \"{}\", only \"{}\"", name, nic::default_profile().name));
+        fmt::format("there is no profile \"{}\"; there are {}", name, fmt::join(names, ", ")));
   }
+  config_.profile = *profile;
+  apply_limits();
   return {};
 }
 
@@ -284,12 +294,20 @@ SetResult DeviceDraft::set_limit(std::string_view name, std::int64_t value) {
     return refuse(
         fmt::format("there is no limit \"{}\"; there are {}", name, fmt::join(names, ", ")));
   }
-  const std::int64_t value_max = limit->get(nic::default_profile());
+  const std::int64_t value_max = limit->get(config_.profile);
   if (value < limit->value_min || value > value_max) {
     return refuse(fmt::format("the value is {} to {}, not {}", limit->value_min, value_max, value));
   }
-  limit->set(config_.profile, value);
+  limits_[static_cast<std::size_t>(limit - limits.begin())] = value;
+  apply_limits();
   return {};
+}
+
+void DeviceDraft::apply_limits() {
+  for (const auto& [index, value] : limits_) {
+    const Limit& limit = limits[index];
+    limit.set(config_.profile, std::min(value, limit.get(config_.profile)));
+  }
 }
 
 SetResult DeviceDraft::add_rule(Result<faults::Rule, faults::RuleError> rule) {

@@ -2,7 +2,9 @@
 // speak through the same setters, so both have the same limits and the same words for errors.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,6 +34,7 @@ class DeviceDraft {
   SetResult set_fabric(std::string_view name_or_path);
   SetResult set_ring_kib(std::int64_t kib);
   SetResult set_capture(std::string_view path);
+  /// At most what the profile has, which may come before or after.
   SetResult set_limit(std::string_view name, std::int64_t value);
   /// Rules as words (faults/parse.h), a ';' between them.
   SetResult add_faults(std::string_view rules);
@@ -46,11 +49,15 @@ class DeviceDraft {
 
  private:
   SetResult add_rule(Result<faults::Rule, faults::RuleError> rule);
+  /// Limits that were set, where they are lower than the profile's.
+  void apply_limits();
   /// The largest MTU that fits the interfaces, or an error if one was set that doesn't.
   SetResult finish_mtu();
 
   DeviceConfig config_;
   std::optional<nic::Mtu> mtu_;
+  /// Those that were set, by their place in the table of limits.
+  std::map<std::size_t, std::int64_t> limits_;
 };
 
 }  // namespace verbena::ports

@@ -77,8 +77,11 @@ Result<void, nic::NicError> Gsi::create_objects(nic::Nic& nic) {
     return {};
   };
   auto done = keep(nic.alloc_pd(), pd_);
-  done = done ? keep(nic.create_cq(sends, 0), send_cq_) : done;
-  done = done ? keep(nic.create_cq(receives, 0), receive_cq_) : done;
+  // A device that is imitated may have short CQs: then fewer MADs are on their way at a time.
+  sends_ = std::min(sends_max, nic.profile().cqe_max);
+  receives_ = std::min(receives_max, nic.profile().cqe_max);
+  done = done ? keep(nic.create_cq(sends_, 0), send_cq_) : done;
+  done = done ? keep(nic.create_cq(receives_, 0), receive_cq_) : done;
   done = done ? keep(nic.reg_mr(*pd_, memory_.data(), memory_.size(), address_of(memory_.data()),
                                 Access::local_write),
                      mr_)
@@ -89,8 +92,8 @@ Result<void, nic::NicError> Gsi::create_objects(nic::Nic& nic) {
   return keep(nic.create_qp(*pd_, {.type = nic::QpType::gsi,
                                    .send_cq = send_cq_,
                                    .recv_cq = receive_cq_,
-                                   .caps = {.send_wr_max = sends,
-                                            .recv_wr_max = receives,
+                                   .caps = {.send_wr_max = sends_,
+                                            .recv_wr_max = receives_,
                                             .send_sge_max = 1,
                                             .recv_sge_max = 1,
                                             .inline_bytes_max = ib::cm::mad_bytes}}),
@@ -103,7 +106,7 @@ Result<void, nic::NicError> Gsi::make_ready(nic::Nic& nic, Time now) {
   attr.qkey = ib::cm::qkey_gsi;
   attr.state = nic::QpState::init;
   auto done = nic.modify_qp(now, *qp_, attr, state | pkey_index | port | qkey);
-  for (std::uint64_t i = 0; done && i < receives; ++i) {
+  for (std::uint64_t i = 0; done && i < receives_; ++i) {
     post_receive(nic, now, i);
   }
   nic.req_notify_cq(*receive_cq_, false);

@@ -37,8 +37,8 @@ class Gsi {
 
  private:
   /// MADs that may arrive before anybody looks: 64 at once from each of several peers.
-  static constexpr std::uint32_t receives = 1024;
-  static constexpr std::uint32_t sends = 256;
+  static constexpr std::uint32_t receives_max = 1024;
+  static constexpr std::uint32_t sends_max = 256;
   /// A datagram's first 40 bytes are its GRH or IP header.
   static constexpr std::size_t receive_bytes = 40 + ib::cm::mad_bytes;
 
@@ -54,7 +54,9 @@ class Gsi {
   nic::Cq* receive_cq_ = nullptr;
   nic::Mr* mr_ = nullptr;
   nic::Qp* qp_ = nullptr;
-  std::array<std::byte, receives * receive_bytes> memory_{};
+  std::uint32_t receives_ = receives_max;
+  std::uint32_t sends_ = sends_max;
+  std::array<std::byte, receives_max * receive_bytes> memory_{};
 };
 
 }  // namespace verbena::ports

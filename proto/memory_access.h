@@ -29,6 +29,10 @@ enum class Access : std::uint32_t {
 [[nodiscard]] constexpr Access operator|(Access a, Access b) {
   return Access{to_value(a) | to_value(b)};
 }
+/// What is in `from` and not in `taken`.
+[[nodiscard]] constexpr Access without(Access from, Access taken) {
+  return Access{to_value(from) & ~to_value(taken)};
+}
 /// All of `needed` is in `granted`.
 [[nodiscard]] constexpr bool allows(Access granted, Access needed) {
   return (to_value(granted) & to_value(needed)) == to_value(needed);

@@ -155,6 +155,10 @@ enum class PostError : std::uint8_t {
   shared_queue,
 };
 
+/// What stands in front of a datagram's transport headers, in the code of the completions of
+/// ConnectX devices.
+enum class NetworkHeader : std::uint8_t { grh = 0, ipv6 = 1, ipv4 = 2 };
+
 /// One entry of a completion queue.
 struct Completion {
   std::uint64_t wr_id = 0;
@@ -170,7 +174,9 @@ struct Completion {
   bool with_inv = false;
   bool with_grh = false;
   std::uint8_t sl = 0;
-  std::uint16_t pkey_index = 0;
+  std::uint8_t pkey_index = 0;
+  /// Where with_grh is set.
+  NetworkHeader network_header = NetworkHeader::grh;
 };
 
 /// Where completions go; a completion queue implements it.

@@ -140,7 +140,6 @@ Errno init_ah_from_wc(Context& context, std::uint8_t port, const ibv_wc& wc, con
                             .sgid_index = *row,
                             .hop_limit = answer_hop_limit,
                             .traffic_class = header.traffic_class,
-                            .sl = wc.sl,
                             .port = port,
                             .has_grh = true});
   attr.dlid = wc.slid;

@@ -111,7 +111,7 @@ void translate(const Completion& from, ibv_wc& to) {
   to.wc_flags = wc_flags(from);
   to.pkey_index = from.pkey_index;
   to.slid = 0;
-  to.sl = from.sl;
+  to.sl = service_level(from);
   to.dlid_path_bits = 0;
 }
 
@@ -119,6 +119,15 @@ void translate(const Completion& from, ibv_wc& to) {
 constexpr std::size_t batch_completions = 16;
 
 }  // namespace
+
+std::uint8_t service_level(const Completion& completion) {
+  constexpr unsigned over_udp = 1U << 3;
+  const auto kind = static_cast<unsigned>(completion.network_header);
+  if (!completion.with_grh) {
+    return completion.sl;
+  }
+  return static_cast<std::uint8_t>(kind | (kind != 0 ? over_udp : 0U));
+}
 
 unsigned wc_flags(const Completion& completion) {
   return (completion.with_grh ? unsigned{IBV_WC_GRH} : 0U) |

@@ -68,6 +68,10 @@ class PollersHeld {
   SpinLock* second_;
 };
 
+/// The service level of a completion. RoCE has none; of a datagram it says what stood in front of
+/// it (IBTA vol 1, A17.4.5.1 wants that told), as ConnectX devices have it: the kind of header, and
+/// 8 if it came in UDP. UCX finds the receiver's address by it.
+[[nodiscard]] std::uint8_t service_level(const Completion& completion);
 /// The flags of a completion, as both interfaces tell them (ibv_wc_flags).
 [[nodiscard]] unsigned wc_flags(const Completion& completion);
 /// Immediate data in wire order, or the key that was invalidated.

@@ -54,7 +54,7 @@ std::uint32_t read_qp_num(ibv_cq_ex* cq) { return to_value(current(cq).qpn); }
 std::uint32_t read_src_qp(ibv_cq_ex* cq) { return to_value(current(cq).src_qpn); }
 unsigned read_wc_flags(ibv_cq_ex* cq) { return wc_flags(current(cq)); }
 std::uint32_t read_slid(ibv_cq_ex*) { return 0; }
-std::uint8_t read_sl(ibv_cq_ex* cq) { return current(cq).sl; }
+std::uint8_t read_sl(ibv_cq_ex* cq) { return service_level(current(cq)); }
 std::uint8_t read_dlid_path_bits(ibv_cq_ex*) { return 0; }
 
 std::uint64_t read_completion_ts(ibv_cq_ex* cq) {
@@ -71,9 +71,11 @@ std::uint64_t read_completion_wallclock_ns(ibv_cq_ex* cq) {
 }
 
 /// What a program may ask for; the rest belongs to offloads that this device doesn't have.
-constexpr std::uint64_t supported_wc_flags = std::uint64_t{IBV_WC_STANDARD_FLAGS} |
-                                             IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-                                             IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+std::uint64_t supported_wc_flags(const nic::DeviceProfile& profile) {
+  constexpr std::uint64_t timestamps =
+      IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+  return std::uint64_t{IBV_WC_STANDARD_FLAGS} | (profile.has_timestamps ? timestamps : 0);
+}
 
 constexpr std::uint32_t supported_init_attrs =
     IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
@@ -104,7 +106,8 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) noexcep
     const std::uint32_t flags =
         (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 ? attr->flags : 0;
     // A queue for one thread needs no other code; the lock is never contended then.
-    if ((attr->wc_flags & ~supported_wc_flags) != 0 ||
+    const nic::DeviceProfile& profile = Context::of(context).engine().peek().profile();
+    if ((attr->wc_flags & ~supported_wc_flags(profile)) != 0 ||
         (attr->comp_mask & ~supported_init_attrs) != 0 ||
         (flags & ~unsigned{IBV_CREATE_CQ_ATTR_SINGLE_THREADED}) != 0) {
       return failed(EOPNOTSUPP);

@@ -26,10 +26,8 @@ static_assert(static_cast<int>(WrOpcode::bind_mw) == IBV_WR_BIND_MW);
 static_assert(static_cast<int>(WrOpcode::send_with_inv) == IBV_WR_SEND_WITH_INV);
 static_assert(static_cast<int>(WrOpcode::atomic_write) == IBV_WR_ATOMIC_WRITE);
 
-/// Room for the SGEs of one request on their way to the Nic, which keeps none of them. No profile
-/// allows more.
-constexpr std::size_t sges_max = 32;
-using SgeRoom = std::array<Sge, sges_max>;
+/// Room for the SGEs of one request on their way to the Nic, which keeps none of them.
+using SgeRoom = std::array<Sge, nic::sges_of_any_profile>;
 
 /// A program that says it has more than the `most` its queue was created for may have less: nothing
 /// of the list is read then.

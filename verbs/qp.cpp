@@ -108,6 +108,21 @@ bool is_offered(unsigned type) {
          type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV;
 }
 
+/// The operations of the extended way to post that such a queue pair of this device has.
+std::uint64_t offered_send_ops(const nic::DeviceProfile& profile, ibv_qp_type type) {
+  std::uint64_t ops = send_ops_of(type);
+  if (profile.atomic_cap == nic::AtomicCap::none) {
+    ops &= ~std::uint64_t{IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD};
+  }
+  if (!profile.has_placement_extensions) {
+    ops &= ~std::uint64_t{IBV_QP_EX_WITH_ATOMIC_WRITE};
+  }
+  if (profile.mw_max == 0) {
+    ops &= ~std::uint64_t{IBV_QP_EX_WITH_BIND_MW};
+  }
+  return ops;
+}
+
 /// `send_ops`: the operations for the extended way to post, if the program asked for it.
 Created<ibv_qp> create_qp(ibv_pd* base_pd, ibv_qp_init_attr& attr,
                           std::optional<std::uint64_t> send_ops) {
@@ -117,7 +132,8 @@ Created<ibv_qp> create_qp(ibv_pd* base_pd, ibv_qp_init_attr& attr,
     return failed(EIO);
   }
   if (!is_offered(number_in(attr.qp_type)) ||
-      (send_ops.value_or(0) & ~send_ops_of(attr.qp_type)) != 0) {
+      (send_ops.value_or(0) & ~offered_send_ops(context.engine().peek().profile(), attr.qp_type)) !=
+          0) {
     return failed(EOPNOTSUPP);
   }
   const auto is_ours = [&](ibv_cq* cq) {
@@ -248,6 +264,22 @@ unsigned mask_for(ibv_qp_type type, unsigned mask) {
   }
 }
 
+/// IBTA vol 1, 9.11: no packet leaves faster than the way of a connection takes them. A device that
+/// doesn't limit rates keeps what it was told, and that is all.
+void apply_static_rate(QueuePair& qp) {
+  const int mbps = qp.static_rate <= IBV_RATE_1200_GBPS
+                       ? ibv_rate_to_mbps(static_cast<ibv_rate>(qp.static_rate))
+                       : 0;
+  if (mbps <= 0) {
+    return;
+  }
+  constexpr std::uint32_t kbps_per_mbps = 1000;
+  qp.engine.with_nic([&](nic::Nic& nic, Time) {
+    static_cast<void>(
+        nic.limit_rate(*qp.nic_qp, {.kbps = static_cast<std::uint32_t>(mbps) * kbps_per_mbps}));
+  });
+}
+
 Errno modify_qp(QueuePair& qp, const ibv_qp_attr& attr, unsigned mask) {
   if (qp.engine.is_dead()) {
     return EIO;
@@ -270,10 +302,19 @@ Errno modify_qp(QueuePair& qp, const ibv_qp_attr& attr, unsigned mask) {
   }
   const auto modified = qp.engine.with_nic(
       [&](nic::Nic& nic, Time now) { return nic.modify_qp(now, *qp.nic_qp, translated, mask); });
-  if (modified && (mask & IBV_QP_STATE) != 0) {
-    qp.qp_base.state = attr.qp_state;
+  if (!modified) {
+    return errno_of(modified);
   }
-  return errno_of(modified);
+  if ((mask & IBV_QP_AV) != 0) {
+    qp.static_rate = attr.ah_attr.static_rate;
+  }
+  if ((mask & IBV_QP_STATE) != 0) {
+    qp.qp_base.state = attr.qp_state;
+    if (attr.qp_state == IBV_QPS_RTS) {
+      apply_static_rate(qp);
+    }
+  }
+  return 0;
 }
 
 void query_qp(QueuePair& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
@@ -281,6 +322,7 @@ void query_qp(QueuePair& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
       qp.engine.with_nic([&](nic::Nic& nic, Time) { return nic.query_qp(*qp.nic_qp); });
   const ibv_qp_cap cap = caps_to(nic::qp_caps(*qp.nic_qp));
   attr = attr_to(current);
+  attr.ah_attr.static_rate = qp.static_rate;
   attr.cap = cap;
   init = {};
   init.qp_context = qp.qp_base.qp_context;

@@ -42,6 +42,8 @@ struct QueuePair : ibv_qp_ex, ObjectLink, Placed {
   /// Null after release(): destroyed, or the context has been closed over it.
   nic::Qp* nic_qp = nullptr;
   const bool signal_all;
+  /// The rate that the address vector asks for, which holds from RTS on.
+  std::uint8_t static_rate = IBV_RATE_MAX;
   /// For the extended way to post; null if the program didn't ask for it at creation.
   std::unique_ptr<WrBuilder> builder;
   /// Events that a program has fetched, under the lock of the context's queue.

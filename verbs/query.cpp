@@ -26,8 +26,14 @@ constexpr std::uint8_t width_4x = 2;
 constexpr std::uint8_t speed_25_gbps = 32;
 /// Of ibv_port_attr::flags: an address handle without a GRH is refused, as on all RoCE ports.
 constexpr std::uint8_t port_flag_grh_required = 1;
-/// Not in ibv_port_cap_flags' older headers: GIDs are IP addresses.
-constexpr std::uint32_t port_cap_ip_based_gids = 1U << 26;
+
+/// Of ibv_device_cap_flags, what the NIC keeps. The rest is about counters and ports that it
+/// doesn't have, or about raw packets.
+constexpr std::uint32_t kept_cap_flags =
+    IBV_DEVICE_AUTO_PATH_MIG | IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
+    IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_MEM_WINDOW |
+    IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_SRQ_RESIZE |
+    IBV_DEVICE_XRC;
 
 /// One tick is a nanosecond.
 constexpr std::uint64_t core_clock_khz = 1'000'000;
@@ -63,18 +69,15 @@ void fill_device_attr(Context& context, ibv_device_attr& attr) {
   attr.hw_ver = profile.hw_ver;
   attr.max_qp = clamp_to_int(profile.qp_max);
   attr.max_qp_wr = clamp_to_int(profile.qp_wr_max);
-  attr.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
-                          IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_MEM_WINDOW |
-                          IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS |
-                          IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_XRC;
+  attr.device_cap_flags = profile.cap_flags & kept_cap_flags;
   attr.max_sge = clamp_to_int(profile.sge_max);
-  attr.max_sge_rd = clamp_to_int(profile.sge_max);
+  attr.max_sge_rd = clamp_to_int(profile.sge_read_max);
   attr.max_cq = clamp_to_int(profile.cq_max);
   attr.max_cqe = clamp_to_int(profile.cqe_max);
   attr.max_mr = clamp_to_int(profile.mr_max);
   attr.max_srq = clamp_to_int(profile.srq_max);
   attr.max_srq_wr = clamp_to_int(profile.srq_wr_max);
-  attr.max_srq_sge = clamp_to_int(profile.sge_max);
+  attr.max_srq_sge = clamp_to_int(profile.srq_sge_max);
   attr.max_mw = clamp_to_int(profile.mw_max);
   attr.max_pd = clamp_to_int(profile.pd_max);
   attr.max_ah = clamp_to_int(profile.ah_max);
@@ -84,24 +87,33 @@ void fill_device_attr(Context& context, ibv_device_attr& attr) {
       clamp_to_int(std::uint64_t{profile.mcast_group_max} * profile.mcast_group_qp_max);
   attr.max_qp_rd_atom = profile.qp_rd_atom_max;
   attr.max_qp_init_rd_atom = profile.qp_rd_atom_max;
-  attr.max_res_rd_atom = clamp_to_int(std::uint64_t{profile.qp_max} * profile.qp_rd_atom_max);
-  // Atomics are atomic instructions of the processor: also towards programs and other devices.
-  attr.atomic_cap = IBV_ATOMIC_GLOB;
-  attr.max_pkeys = pkey_count;
+  attr.max_res_rd_atom = clamp_to_int(profile.res_rd_atom_max.value_or(
+      clamp_to_int(std::uint64_t{profile.qp_max} * profile.qp_rd_atom_max)));
+  attr.atomic_cap = static_cast<ibv_atomic_cap>(profile.atomic_cap);
+  attr.max_pkeys = profile.pkeys_max;
   attr.local_ca_ack_delay = profile.local_ca_ack_delay;
   attr.phys_port_cnt = port_count;
 }
 
-/// The NIC is a part of the process and reaches memory as its threads do, so all of it can be
-/// demand-paged.
-ibv_odp_caps odp_caps() {
-  constexpr std::uint32_t datagram = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV;
-  constexpr std::uint32_t unreliable = datagram | IBV_ODP_SUPPORT_WRITE;
-  constexpr std::uint32_t reliable =
-      unreliable | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV;
-  return {.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT,
+static_assert(nic::odp::implicit == IBV_ODP_SUPPORT_IMPLICIT);
+static_assert(nic::odp::srq_recv == IBV_ODP_SUPPORT_SRQ_RECV);
+
+/// By default everything: the NIC is a part of the process and reaches memory as its threads do.
+ibv_odp_caps odp_caps(const nic::OdpCaps& caps) {
+  return {.general_caps = caps.general,
           .per_transport_caps = {
-              .rc_odp_caps = reliable, .uc_odp_caps = unreliable, .ud_odp_caps = datagram}};
+              .rc_odp_caps = caps.rc, .uc_odp_caps = caps.uc, .ud_odp_caps = caps.ud}};
+}
+
+/// Of all queue pairs that send.
+ibv_packet_pacing_caps pacing_caps(const nic::DeviceProfile& profile) {
+  if (profile.rate_limit_kbps_max == 0) {
+    return {};
+  }
+  return {.qp_rate_limit_min = 1,
+          .qp_rate_limit_max = profile.rate_limit_kbps_max,
+          .supported_qpts =
+              1U << IBV_QPT_RC | 1U << IBV_QPT_UC | 1U << IBV_QPT_UD | 1U << IBV_QPT_XRC_SEND};
 }
 
 /// Copies as much of an extensible struct as the program knows, so that programs compiled against a
@@ -139,8 +151,9 @@ int query_port(ibv_context* base, std::uint8_t port, ibv_port_attr* attr,
   known.max_mtu = IBV_MTU_4096;
   known.active_mtu = static_cast<ibv_mtu>(config.mtu_max);
   known.gid_tbl_len = clamp_to_int(gid_table_rows(context));
-  known.port_cap_flags = port_cap_ip_based_gids;
-  known.max_msg_sz = std::uint32_t{message_bytes_max};
+  const nic::DeviceProfile& profile = context.engine().peek().profile();
+  known.port_cap_flags = profile.port_cap_flags;
+  known.max_msg_sz = static_cast<std::uint32_t>(profile.send_bytes_max);
   known.pkey_tbl_len = pkey_count;
   known.max_vl_num = 1;
   known.active_width = width_4x;
@@ -159,28 +172,30 @@ int query_device_ex(ibv_context* base, const ibv_query_device_ex_input* input,
   }
   ibv_device_attr_ex known{};
   fill_device_attr(Context::of(base), known.orig_attr);
-  // Completions carry CLOCK_MONOTONIC, all 64 bits of it.
-  known.completion_timestamp_mask = ~std::uint64_t{0};
-  known.hca_core_clock = core_clock_khz;
+  const nic::DeviceProfile& profile = Context::of(base).engine().peek().profile();
+  if (profile.has_timestamps) {
+    // Completions carry CLOCK_MONOTONIC, all 64 bits of it.
+    known.completion_timestamp_mask = ~std::uint64_t{0};
+    known.hca_core_clock = core_clock_khz;
+  }
   known.device_cap_flags_ex = known.orig_attr.device_cap_flags;
   known.phys_port_cnt_ex = port_count;
-  known.odp_caps = odp_caps();
-  const nic::DeviceProfile& profile = Context::of(base).engine().peek().profile();
+  known.odp_caps = odp_caps(profile.odp);
   known.cq_mod_caps.max_cq_count = static_cast<std::uint16_t>(profile.cq_moderation_count_max);
   known.cq_mod_caps.max_cq_period = static_cast<std::uint16_t>(
       std::chrono::duration_cast<std::chrono::microseconds>(profile.cq_moderation_period_max)
           .count());
-  known.packet_pacing_caps = {.qp_rate_limit_min = 1,
-                              .qp_rate_limit_max = profile.rate_limit_kbps_max,
-                              .supported_qpts = 1U << IBV_QPT_RC | 1U << IBV_QPT_UC |
-                                                1U << IBV_QPT_UD | 1U << IBV_QPT_XRC_SEND};
-  known.xrc_odp_caps = known.odp_caps.per_transport_caps.rc_odp_caps;
+  known.packet_pacing_caps = pacing_caps(profile);
+  known.xrc_odp_caps = profile.odp.xrc;
   known.max_dm_size = profile.dm_bytes_max;
   copy_known_part(attr, attr_bytes, known);
   return 0;
 }
 
-int query_rt_values(ibv_context*, ibv_values_ex* values) noexcept {
+int query_rt_values(ibv_context* base, ibv_values_ex* values) noexcept {
+  if (!Context::of(base).engine().peek().profile().has_timestamps) {
+    return EOPNOTSUPP;
+  }
   const bool asks_for_clock = (values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) != 0;
   values->comp_mask = 0;
   if (asks_for_clock) {

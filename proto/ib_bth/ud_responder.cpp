@@ -4,6 +4,21 @@
 
 namespace verbena::ib {
 
+namespace {
+
+/// Which one of the three it is: an IPv4 header leaves the first half of its area free, and a GRH
+/// is an IPv6 header that says so (IBTA vol 1, 8.3.4).
+NetworkHeader kind_of(ByteView network_header) {
+  constexpr std::size_t next_header_at = 6;
+  constexpr std::byte next_is_bth{0x1B};
+  if (network_header.size() < grh_area_bytes) {
+    return NetworkHeader::ipv4;
+  }
+  return network_header[next_header_at] == next_is_bth ? NetworkHeader::grh : NetworkHeader::ipv6;
+}
+
+}  // namespace
+
 void UdResponder::activate(const UdResponderConfig& config) {
   config_ = config;
   active_ = true;
@@ -65,6 +80,7 @@ UdResponder::Outcome UdResponder::on_datagram(TransportEnv& env, const PacketVie
   completion.src_qpn = packet.deth().source_qpn();
   completion.with_grh = true;
   completion.sl = priority;
+  completion.network_header = kind_of(network_header);
   completion.with_imm = packet.info().has_immediate();
   if (completion.with_imm) {
     completion.imm_or_rkey = packet.imm().value();

@@ -70,7 +70,7 @@ void Memory::Free::operator()(std::byte* pages) const { ::operator delete[](page
 Host::Host(std::uint8_t number, const HostOptions& options)
     : address{{10, 0, 0, number}},
       memory(options.memory_bytes),
-      nic(nic::default_profile(), config_of(address, options), options.seed) {
+      nic(*options.profile, config_of(address, options), options.seed) {
   nic.add_qpn_block(options.first_qpn, options.qpn_count);
   pd = nic.alloc_pd().value();
   cq = nic.create_cq(options.cqe, 0).value();

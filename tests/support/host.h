@@ -41,6 +41,7 @@ struct HostOptions {
   nic::PersistentStore* persistent_store = nullptr;
   /// Of all its GIDs.
   std::optional<std::uint16_t> vlan{};
+  const nic::DeviceProfile* profile = &nic::default_profile();
 };
 
 /// Page-aligned memory, as an application's mostly is.

@@ -21,6 +21,7 @@ TEST_CASE("a datagram lands behind 40 bytes, of which the last 20 are its IPv4 h
   REQUIRE(received.size() == 1);
   CHECK(to_text(received[0]) == "7 recv success +540");
   CHECK(received[0].with_grh);
+  CHECK(received[0].network_header == NetworkHeader::ipv4);
   CHECK(received[0].src_qpn == nic::qpn_of(ends.a));
   CHECK(std::ranges::equal(pair.b.bytes(40, 500), pair.a.bytes(100, 500)));
   CHECK(std::ranges::equal(pair.b.bytes(0, 20), before));

@@ -208,6 +208,45 @@ TEST_CASE("variables override the file, and one chooses a device of it") {
             .find("it has verbena0, verbena1") != std::string::npos);
 }
 
+TEST_CASE("a profile brings its limits, and a file may lower them further") {
+  const auto devices = parse_devices(
+      "[[device]]\nname = \"x\"\nprofile = \"e810\"\n[device.limits]\nqp_max = 3\n", "f");
+  REQUIRE(devices);
+  const nic::DeviceProfile& profile = devices->front().profile;
+  CHECK(profile.name == "e810");
+  CHECK(profile.qp_max == 3);
+  CHECK(profile.sge_max == 6);
+  CHECK(only_device({{"VERBENA_PROFILE", "rxe"}}).profile.name == "rxe");
+  CHECK(only_device({}).profile.name == "verbena");
+}
+
+TEST_CASE("a profile of the environment keeps a file's limits where they are lower") {
+  const test::TemporaryDirectory directory;
+  const std::string file = directory / "verbena.toml";
+  std::ofstream(file) << "[[device]]\n[device.limits]\nqp_max = 5000\nmr_max = 7\n";
+  const DeviceConfig device = only_device({{"VERBENA_CONFIG", file}, {"VERBENA_PROFILE", "e810"}});
+  CHECK(device.profile.qp_max == 4092);
+  CHECK(device.profile.mr_max == 7);
+}
+
+TEST_CASE("the GID table has the order of the device that is imitated") {
+  const auto rows = [](const char* profile) {
+    std::vector<std::string> text;
+    for (const nic::GidEntry& row :
+         nic_config(only_device({{"VERBENA_PROFILE", profile}, {"VERBENA_ADDRESS", "127.0.0.1"}}))
+             .gids) {
+      const bool is_v2 = row.type == nic::GidEntry::Type::roce_v2;
+      text.push_back(roce::to_text(row.gid) + (is_v2 ? " v2" : " v1"));
+    }
+    return text;
+  };
+  using Rows = std::vector<std::string>;
+  CHECK(rows("cx5") == Rows{"fe80::7fff:fe00:1 v1", "fe80::7fff:fe00:1 v2", "::ffff:127.0.0.1 v1",
+                            "::ffff:127.0.0.1 v2"});
+  CHECK(rows("rxe") == Rows{"fe80::7fff:fe00:1 v2", "::ffff:127.0.0.1 v2"});
+  CHECK(rows("minimal") == Rows{"::ffff:127.0.0.1 v2"});
+}
+
 TEST_CASE("a mistake in a file is told with line and column") {
   const auto [toml, words] = GENERATE(table<std::string, std::string>({
       {"", "verbena.toml:1:1: a configuration has 1 to 64 [[device]] tables"},
@@ -227,7 +266,9 @@ TEST_CASE("a mistake in a file is told with line and column") {
       {"[[device]]\ninterface = \"lo\"\nraw = \"lo\"",
        "verbena.toml:3:7: \"interface\" and \"raw\" contradict"},
       {"[[device]]\nprofile = \"mlx5\"",
-       "verbena.toml:2:11: profile: there is no profile \"mlx5\""},
+       "verbena.toml:2:11: profile: there is no profile \"mlx5\"; there are verbena, cx5, e810, "},
+      {"[[device]]\nprofile = \"e810\"\n[device.limits]\nqp_max = 5000",
+       "verbena.toml:4:10: limits.qp_max: the value is 1 to 4092"},
       {"[[device]]\nlimits = 3", "verbena.toml:2:10: limits: this must be a table"},
       {"[[device]]\n[device.limits]\nqp_max = 0",
        "verbena.toml:3:10: limits.qp_max: the value is 1"},
