@@ -23,6 +23,7 @@
 #include "cli/commands.h"
 #include "cli/device_options.h"
 #include "cli/exit_status.h"
+#include "cli/path_view.h"
 #include "cli/run_capture.h"
 #include "ports/device_config.h"
 
@@ -116,7 +117,29 @@ int execute(const std::vector<std::string>& program) {
                                                    std::strerror(error_number)));
 }
 
-int run(DeviceOptions& options, const std::vector<std::string>& program) {
+/// Lets the program find our devices in the file system, as far as it is to. Nothing is to be run
+/// if that was asked for and can't be; by default it is a service that most programs don't need.
+bool prepare_paths(const std::string& name, const std::vector<ports::DeviceConfig>& devices,
+                   const std::string& libraries) {
+  const auto view = path_view_of(name);
+  if (!view) {
+    complain(exit_usage, "--view is auto, userns, preload or none, not \"" + name + "\"");
+    return false;
+  }
+  const auto shown = show_paths(*view, devices, libraries);
+  if (shown) {
+    return true;
+  }
+  const bool may_do_without = *view == PathView::automatic;
+  fmt::print(stderr, "verbena: {}--view {}: {}{}\n", may_do_without ? "warning: " : "", name,
+             shown.error(),
+             may_do_without ? "; programs that look into /sys/class/infiniband won't find our "
+                              "devices there"
+                            : "");
+  return may_do_without;
+}
+
+int run(DeviceOptions& options, const std::string& view, const std::vector<std::string>& program) {
   if (program.empty()) {
     return complain(exit_usage,
                     "there is no command to run. Put it behind --: verbena run -- ib_write_bw");
@@ -133,7 +156,8 @@ int run(DeviceOptions& options, const std::vector<std::string>& program) {
       options.set(file, fs::absolute(name).string());
     }
   }
-  if (const auto devices = ports::load_devices(options.environment()); !devices) {
+  const auto devices = ports::load_devices(options.environment());
+  if (!devices) {
     return complain(exit_usage, options.in_words_of_options(devices.error()));
   }
   const std::optional<std::string> file = find_program(program[0]);
@@ -148,6 +172,9 @@ int run(DeviceOptions& options, const std::vector<std::string>& program) {
     options.set(ports::env::capture, *capture);
   }
   warn_if_privileged(*file);
+  if (!prepare_paths(view, *devices, *libraries)) {
+    return exit_usage;
+  }
   set_environment(options, *libraries);
   return execute(program);
 }
@@ -162,7 +189,15 @@ std::string footer() {
       "  verbena run --capture - -- ib_send_bw 127.0.0.1 | verbena dump -\n"
       "If the command is several processes, each has a capture of its own: the first one takes "
       "FILE,\nthe others put their process ID before its extension. A pipe takes one at a time.\n\n"
-      "Each option has a variable that does the same without `verbena run`:\n";
+      "--view is for programs that look for devices in the file system before they ask libibverbs, "
+      "such as\nUCX's. preload puts a library in front of the C library's file functions, and is "
+      "what "
+      "auto does.\nuserns runs the command in a user and mount namespace of its own, where the "
+      "files "
+      "are in place also\nfor programs that make system calls by themselves; but nobody is there "
+      "but "
+      "you, and a privilege\nthat you have ends there.\n\n"
+      "Each option but --view has a variable that does the same without `verbena run`:\n";
   for (const ports::EnvironmentVariable& variable : ports::environment_variables()) {
     text += fmt::format("  {:28}{}\n", variable.name,
                         variable.option != nullptr ? variable.option : variable.help);
@@ -174,11 +209,17 @@ std::string footer() {
 
 void add_run(CLI::App& app, int& status, const std::vector<std::string>& program) {
   auto options = std::make_shared<DeviceOptions>();
+  auto view = std::make_shared<std::string>("auto");
   CLI::App* command = app.add_subcommand(
       "run", "Run a command with our devices: verbena run [OPTIONS] -- COMMAND [ARGUMENTS]");
   options->add_to(*command);
+  command
+      ->add_option("--view", *view,
+                   "how programs find the devices in /sys/class/infiniband and /dev/infiniband: "
+                   "auto, userns, preload or none (auto)")
+      ->type_name("HOW");
   command->footer(footer());
-  command->callback([options, &status, &program] { status = run(*options, program); });
+  command->callback([options, view, &status, &program] { status = run(*options, *view, program); });
 }
 
 }  // namespace verbena::cli

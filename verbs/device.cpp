@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "ports/log.h"
+#include "ports/path_view.h"
 #include "ports/process_hooks.h"
+#include "ports/sysfs_files.h"
 #include "verbs/errors.h"
 
 namespace verbena::verbs {
@@ -78,13 +80,13 @@ class Registry {
 
 Device::Device(ports::DeviceConfig device_config, int device_index)
     : VerbsDevice{}, config(std::move(device_config)), index(device_index) {
-  const std::string uverbs = "uverbs" + std::to_string(index);
+  const std::string uverbs = ports::uverbs_name(index);
   device.node_type = IBV_NODE_CA;
   device.transport_type = IBV_TRANSPORT_IB;
   set_text(device.name, config.name);
   set_text(device.dev_name, uverbs);
-  set_text(device.dev_path, "/sys/class/infiniband_verbs/" + uverbs);
-  set_text(device.ibdev_path, "/sys/class/infiniband/" + config.name);
+  set_text(device.dev_path, std::string(ports::uverbs_class_directory) + "/" + uverbs);
+  set_text(device.ibdev_path, std::string(ports::sysfs_class_directory) + "/" + config.name);
 }
 
 Result<std::shared_ptr<SharedEngine>, std::string> Device::shared_engine() {

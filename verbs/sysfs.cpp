@@ -2,87 +2,26 @@
 // for our devices, so their contents are made here; everything else is read from the file system.
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "ports/device_config.h"
-#include "proto/roce/gid.h"
+#include "ports/sysfs_files.h"
 #include "verbs/device.h"
 
 namespace verbena::verbs {
 namespace {
 
-std::string guid_text(std::uint64_t guid) {
-  return fmt::format("{:04x}:{:04x}:{:04x}:{:04x}", guid >> 48, guid >> 32 & 0xFFFF,
-                     guid >> 16 & 0xFFFF, guid & 0xFFFF);
-}
-
-/// The number of the row of the GID table that a name such as "ports/1/gids/3" ends in.
-std::optional<std::size_t> gid_row(std::string_view name, std::string_view directory) {
-  if (!name.starts_with(directory)) {
-    return std::nullopt;
-  }
-  name.remove_prefix(directory.size());
-  std::size_t index = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
-  const bool whole = error == std::errc{} && end == name.data() + name.size();
-  return whole ? std::optional(index) : std::nullopt;
-}
-
-/// The files of a device's directory whose text depends on nothing or on little, as the kernel
-/// words them.
-struct DeviceFile {
-  std::string_view name;
-  std::string (*text)(const ports::DeviceConfig& config);
-};
-
-constexpr DeviceFile device_files[] = {
-    {"node_type", [](const ports::DeviceConfig&) -> std::string { return "1: CA"; }},
-    {"node_guid", [](const ports::DeviceConfig& config) { return guid_text(config.guid); }},
-    {"sys_image_guid", [](const ports::DeviceConfig& config) { return guid_text(config.guid); }},
-    {"fw_ver",
-     [](const ports::DeviceConfig& config) { return std::string(config.profile.fw_ver); }},
-    {"board_id",
-     [](const ports::DeviceConfig& config) { return std::string(config.profile.name); }},
-    {"hca_type",
-     [](const ports::DeviceConfig& config) { return std::string(config.profile.name); }},
-    {"ports/1/state", [](const ports::DeviceConfig&) -> std::string { return "4: ACTIVE"; }},
-    {"ports/1/phys_state", [](const ports::DeviceConfig&) -> std::string { return "5: LinkUp"; }},
-    {"ports/1/rate",
-     [](const ports::DeviceConfig&) -> std::string { return "100 Gb/sec (4X EDR)"; }},
-    {"ports/1/link_layer", [](const ports::DeviceConfig&) -> std::string { return "Ethernet"; }},
-    {"ports/1/pkeys/0", [](const ports::DeviceConfig&) -> std::string { return "0xffff"; }},
-};
-
 std::optional<std::string> device_file(const ports::DeviceConfig& config, std::string_view name) {
-  for (const DeviceFile& file : device_files) {
-    if (file.name == name) {
-      return file.text(config);
-    }
-  }
-  const std::vector<nic::GidEntry> gids = ports::nic_config(config).gids;
-  if (const auto row = gid_row(name, "ports/1/gids/")) {
-    if (*row < gids.size()) {
-      return roce::to_long_text(gids[*row].gid);
-    }
-    return *row < config.profile.gid_table_rows ? std::optional(roce::to_long_text(Gid{}))
-                                                : std::nullopt;
-  }
-  // An empty row has no type: the kernel refuses to read it.
-  if (const auto row = gid_row(name, "ports/1/gid_attrs/types/"); row && *row < gids.size()) {
-    return gids[*row].type == nic::GidEntry::Type::roce_v2 ? "RoCE v2" : "IB/RoCE v1";
-  }
-  return std::nullopt;
+  const auto files = ports::sysfs_files(config);
+  const auto file = std::ranges::find(files, name, &ports::SysfsFile::path);
+  return file == files.end() ? std::nullopt : std::optional(file->text);
 }
 
 /// The text of `path` if it is below the directory of one of our devices; nullopt if there is no

@@ -17,13 +17,13 @@ PROGRAMS = {
     "perftest": ["ib_send_bw", "ib_send_lat", "ib_write_bw", "ib_write_lat", "ib_read_bw",
                  "ib_read_lat", "ib_atomic_bw", "ib_atomic_lat"],
     "qperf": ["qperf"],
-    "libfabric-bin": ["fi_pingpong"],
+    "libfabric-bin": ["fi_info", "fi_pingpong"],
     "tshark": ["tshark", "capinfos"],
     "util-linux": ["setpriv", "unshare"],
     "iproute2": ["ip", "tc"],
     "iperf3": ["iperf3"],
     "curl": ["curl"],
-    "ucx-utils": ["ucx_perftest"],
+    "ucx-utils": ["ucx_info", "ucx_perftest"],
 }
 
 

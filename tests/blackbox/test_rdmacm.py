@@ -116,15 +116,6 @@ def test_cmtime(host):
     connect(host, server, "cmtime", "-s", "127.0.0.1", "-c", "50", "-p", port)
 
 
-def test_qperf(host):
-    port = str(host.free_port())
-    server = host.start("qperf", "-lp", port)
-    host.wait_for_listener(server, int(port))
-    for test in ["rc_lat", "rc_bw", "rc_rdma_write_bw"]:
-        client = host.run("qperf", "-lp", port, "127.0.0.1", "-t", "1", "-cm1", test).succeed()
-        assert re.search(r"(latency|bw) +=", client.out), client.report()
-
-
 @pytest.mark.parametrize("check", [[], ["-c"]])
 def test_libfabric(host, check):
     control = host.free_port()
