@@ -8,8 +8,21 @@
 
 namespace verbena::nic {
 
+namespace {
+
+/// The smallest ring. Drivers round up (mlx5 to the power of two above the wish), and programs rely
+/// on it: `perftest -e` asks for one completion, and takes the event of one queue for that of the
+/// other, so that it leaves a completion there while the next one arrives.
+constexpr std::uint32_t capacity_min = 2;
+
+constexpr std::uint32_t mask_for(std::uint32_t cqe) {
+  return std::max(std::bit_ceil(cqe), capacity_min) - 1;
+}
+
+}  // namespace
+
 Cq::Cq(std::uint32_t cqe, std::uintptr_t cookie, Counters& counters, Signals& signals)
-    : mask_(std::bit_ceil(cqe) - 1),
+    : mask_(mask_for(cqe)),
       ring_(std::make_unique<Completion[]>(std::size_t{mask_} + 1)),
       cookie_(cookie),
       counters_(counters),
@@ -81,7 +94,7 @@ bool Cq::resize(std::uint32_t cqe) {
   VERBENA_CHECK(cqe >= 1);
   const std::uint64_t begin = consumed_.load(std::memory_order_acquire);
   const std::uint64_t end = produced_.load(std::memory_order_acquire);
-  const std::uint32_t mask = std::bit_ceil(cqe) - 1;
+  const std::uint32_t mask = mask_for(cqe);
   if (end - begin > cqe) {
     return false;
   }
