@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
@@ -47,9 +48,7 @@ std::string word_of(nic::AsyncEventType type) {
 
 std::vector<std::string> event_words() {
   std::vector<std::string> words;
-  for (const nic::AsyncEventType type : nic::async_event_types) {
-    words.push_back(word_of(type));
-  }
+  std::ranges::transform(nic::async_event_types, std::back_inserter(words), word_of);
   return words;
 }
 

@@ -87,6 +87,7 @@ int parse_and_run(std::vector<std::string> arguments) {
   add_counters(app, status);
   add_top(app, status);
   add_inject(app, status);
+  add_doctor(app, status);
   add_dump(app, status);
   add_sim(app, status);
   add_timeline(app, status);

@@ -44,9 +44,7 @@ std::string peer_text(const ports::QpStatistics& qp) {
   if (qp.peer == Gid{}) {
     return "-";
   }
-  const auto address = roce::ipv4_from_gid(qp.peer);
-  return fmt::format("{} QP 0x{:06x}", address ? address->to_text() : roce::to_text(qp.peer),
-                     to_value(qp.peer_qpn));
+  return fmt::format("{} QP 0x{:06x}", roce::to_address_text(qp.peer), to_value(qp.peer_qpn));
 }
 
 bool counts_drops(Counter counter) {

@@ -23,6 +23,7 @@
 #include "cli/commands.h"
 #include "cli/device_options.h"
 #include "cli/exit_status.h"
+#include "cli/libraries.h"
 #include "cli/path_view.h"
 #include "cli/run_capture.h"
 #include "ports/device_config.h"
@@ -32,27 +33,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* library_name = "libibverbs.so.1";
 constexpr const char* library_path_variable = "LD_LIBRARY_PATH";
 
 int complain(int status, const std::string& text) {
   fmt::print(stderr, "verbena: {}\n", text);
   return status;
-}
-
-/// Where the drop-in libraries are, seen from our own executable: beside bin/ in a build, in a
-/// folder of our own in an installation, so that nobody else finds them by accident.
-std::optional<std::string> library_directory() {
-  std::error_code failure;
-  const fs::path executable = fs::read_symlink("/proc/self/exe", failure);
-  const fs::path prefix = executable.parent_path().parent_path();
-  for (const char* place : {"lib/verbena", "lib"}) {
-    const fs::path directory = prefix / place;
-    if (fs::exists(directory / library_name, failure)) {
-      return directory.string();
-    }
-  }
-  return std::nullopt;
 }
 
 /// The file that execvp() would run; nullopt if there is none.
@@ -63,7 +48,7 @@ std::optional<std::string> find_program(const std::string& name) {
   const char* path = std::getenv("PATH");
   std::istringstream directories(path == nullptr ? "/bin:/usr/bin" : path);
   for (std::string directory; std::getline(directories, directory, ':');) {
-    const std::string file = (directory.empty() ? "." : directory) + "/" + name;
+    std::string file = (directory.empty() ? "." : directory) + "/" + name;
     if (::access(file.c_str(), X_OK) == 0 && !fs::is_directory(file)) {
       return file;
     }

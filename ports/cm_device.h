@@ -45,6 +45,9 @@ class CmDevice {
   /// Who listens in a port space on this host, in words.
   virtual std::vector<std::string> listeners(std::uint64_t space) = 0;
 
+  /// Remembers why a connection failed, for `verbena doctor`.
+  virtual void note_failure(const std::string& sentence) = 0;
+
   /// Devices with the same path share their ports.
   [[nodiscard]] virtual const std::string& fabric_path() const = 0;
   /// Whether frames to that GID stay on this host.

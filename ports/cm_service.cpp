@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <utility>
 
+#include "ports/failure_journal.h"
 #include "ports/interfaces.h"
+#include "ports/own_thread.h"
 #include "ports/sys.h"
 #include "proto/roce/gid.h"
 
@@ -48,7 +49,9 @@ Result<std::unique_ptr<CmService>, std::string> CmService::open(Engine& engine,
     return std::unexpected(std::string("the process is about to end"));
   }
   std::unique_ptr<CmService> service(new CmService(engine, config, *slot));
-  if (!service->gsi_.open()) {
+  const auto opened =
+      engine.with_nic([&](nic::Nic& nic, Time now) { return service->gsi_.open(nic, now); });
+  if (!opened) {
     return std::unexpected(
         fmt::format("{} has no room for a connection manager's queue pair", config.name));
   }
@@ -63,7 +66,6 @@ CmService::CmService(Engine& engine, const DeviceConfig& config, std::uint32_t s
     : engine_(engine),
       config_(config),
       host_(gids_of_host()),
-      gsi_(engine, config),
       agent_({.ca_guid = config.guid, .id_prefix = static_cast<std::uint8_t>(slot)},
              sys::random_bits()) {
   static_assert(slots_max <= 256, "a slot's number is the upper byte of communication IDs");
@@ -75,6 +77,7 @@ CmService::~CmService() {
     wake();
     pthread_join(*thread_, nullptr);
   }
+  engine_.with_nic([this](nic::Nic& nic, Time) { gsi_.close(nic); });
 }
 
 // --- Effects
@@ -98,7 +101,7 @@ void CmService::let_effects_out() {
   while (auto outgoing = agent_.poll_transmit()) {
     waiting_.push_back(*outgoing);
   }
-  while (!waiting_.empty() && gsi_.send(waiting_.front())) {
+  while (!waiting_.empty() && send(waiting_.front())) {
     waiting_.pop_front();
   }
   next_send_attempt_ = waiting_.empty() ? time_never : Engine::now() + send_retry_interval;
@@ -108,6 +111,10 @@ void CmService::let_effects_out() {
   if (next_deadline() < wake_time_) {
     wake();
   }
+}
+
+bool CmService::send(const ib::cm::Outgoing& outgoing) {
+  return engine_.with_nic([&](nic::Nic& nic, Time now) { return gsi_.send(nic, now, outgoing); });
 }
 
 void CmService::hand_over_events() {
@@ -124,22 +131,23 @@ void CmService::hand_over_events() {
   }
 }
 
+void CmService::receive() {
+  // Armed before the queue is looked at, so that nothing that comes after the last look is missed.
+  // The engine's lock isn't held while a MAD is looked at.
+  engine_.with_nic([this](nic::Nic& nic, Time) { gsi_.arm(nic); });
+  while (gsi_.receive(*this)) {
+    engine_.with_nic([this](nic::Nic& nic, Time now) { gsi_.replenish(nic, now); });
+  }
+}
+
 // --- The thread
 
 Result<void, int> CmService::start() {
-  // Signals are for the program's own threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_t thread{};
-  const int error = pthread_create(&thread, nullptr, &CmService::thread_entry, this);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (error != 0) {
-    return std::unexpected(error);
+  const auto thread = start_own_thread("verbena-cm", &CmService::thread_entry, this);
+  if (!thread) {
+    return std::unexpected(thread.error());
   }
-  pthread_setname_np(thread, "verbena-cm");
-  thread_ = thread;
+  thread_ = *thread;
   return {};
 }
 
@@ -165,7 +173,7 @@ void CmService::thread_main() {
     {
       const std::lock_guard guard(mutex_);
       wake_time_ = Time::min();  // Awake: nobody needs to wake us.
-      gsi_.receive_all(*this);
+      receive();
       const Time now = Engine::now();
       agent_.on_timer(now);
       refuse_requests(now);
@@ -308,6 +316,15 @@ std::vector<std::string> CmService::listeners(std::uint64_t space) {
   }
   return engine_.with_fabric([&](Fabric& fabric) { return ServiceTable(fabric).listeners(space); })
       .value_or(std::vector<std::string>{});
+}
+
+void CmService::note_failure(const std::string& sentence) {
+  if (!is_dead()) {
+    static_cast<void>(engine_.with_fabric([&](Fabric& fabric) {
+      ports::note_failure(fabric, Engine::now(), sentence);
+      return true;
+    }));
+  }
 }
 
 CommId CmService::connect(const ib::cm::Route& route, const ib::cm::Req& req,

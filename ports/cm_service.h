@@ -26,14 +26,14 @@
 #include <string>
 #include <vector>
 
+#include "nic_model/gsi.h"
 #include "ports/cm_device.h"
 #include "ports/device_config.h"
 #include "ports/engine.h"
-#include "ports/gsi.h"
 
 namespace verbena::ports {
 
-class CmService final : public CmDevice, private MadHandler {
+class CmService final : public CmDevice, private nic::MadHandler {
  public:
   /// The error is a sentence. The engine must outlive the service.
   [[nodiscard]] static Result<std::unique_ptr<CmService>, std::string> open(
@@ -55,6 +55,7 @@ class CmService final : public CmDevice, private MadHandler {
   void unlisten(std::uintptr_t cookie) override;
   void release(ServiceEntryId entry) override;
   std::vector<std::string> listeners(std::uint64_t space) override;
+  void note_failure(const std::string& sentence) override;
   [[nodiscard]] const std::string& fabric_path() const override { return config_.fabric_path; }
   [[nodiscard]] bool is_on_this_host(const Gid& gid) const override;
   ib::cm::CommId connect(const ib::cm::Route& route, const ib::cm::Req& req,
@@ -79,8 +80,11 @@ class CmService final : public CmDevice, private MadHandler {
   template <class Command>
   auto with_agent(Command&& command);
   void let_effects_out();
+  [[nodiscard]] bool send(const ib::cm::Outgoing& outgoing);
   void hand_over_events();
 
+  /// All MADs that have come.
+  void receive();
   void on_mad(const ib::cm::Route& route, ByteView mad) override;
   /// Gives those that have waited to a listener that is new, or refuses them in the end.
   void claim_requests();
@@ -100,7 +104,7 @@ class CmService final : public CmDevice, private MadHandler {
   /// Addresses of this host's interfaces.
   std::vector<Gid> host_;
   std::mutex mutex_;
-  Gsi gsi_;
+  nic::Gsi gsi_;
   ib::cm::Agent agent_;
   CmConsumer* consumer_ = nullptr;
   /// What the send queue had no room for.

@@ -1,13 +1,12 @@
 #include "ports/engine_loop.h"
 
-#include <csignal>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <mutex>
 
 #include "ports/log.h"
+#include "ports/own_thread.h"
 #include "ports/sys.h"
 
 namespace verbena::ports {
@@ -82,7 +81,7 @@ class NullPort final : public Port {
 EngineLoop::EngineLoop(const DeviceConfig& config, EngineListener& listener,
                        std::unique_ptr<Port> port, Fabric& fabric)
     : listener_(listener),
-      log_(config.name),
+      log_(config.name, fabric, nic_),
       tells_verdicts_(logs(LogLevel::debug)),
       port_(std::move(port)),
       fabric_(&fabric),
@@ -92,9 +91,7 @@ EngineLoop::EngineLoop(const DeviceConfig& config, EngineListener& listener,
       polling_grace_(polling_grace_min),
       poll_patience_(poll_patience),
       thread_patience_(thread_patience) {
-  if (logs(LogLevel::info)) {
-    nic_.set_observer(&log_);
-  }
+  nic_.set_observer(&log_);
   add_process_hook(*this);
 }
 
@@ -112,19 +109,11 @@ EngineLoop::~EngineLoop() {
 Result<void, int> EngineLoop::start() {
   // Who has opened a device can be seen from then on.
   publish_statistics();
-  // Signals are for the program's own threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_t thread{};
-  const int error = pthread_create(&thread, nullptr, &EngineLoop::thread_entry, this);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (error != 0) {
-    return std::unexpected(error);
+  const auto thread = start_own_thread("verbena", &EngineLoop::thread_entry, this);
+  if (!thread) {
+    return std::unexpected(thread.error());
   }
-  pthread_setname_np(thread, "verbena");
-  thread_ = thread;
+  thread_ = *thread;
   return {};
 }
 
@@ -452,6 +441,7 @@ void EngineLoop::at_exit() {
     const std::lock_guard guard(lock_, std::adopt_lock);
     settle();
     fabric_ = nullptr;
+    log_.leave_fabric();
     statistics_.close();
     port_ = std::make_unique<NullPort>();
   }

@@ -132,6 +132,7 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
 
   EngineLock lock_;
   EngineListener& listener_;
+  /// Outlives the Nic, which it hears.
   DeviceLog log_;
   const bool tells_verdicts_;
   std::unique_ptr<Port> port_;

@@ -120,6 +120,9 @@ class Fabric {
   bool wake(SlotLife life);
   [[nodiscard]] Doorbell& doorbell() { return doorbell_; }
 
+  /// Written by failure_journal.h only.
+  [[nodiscard]] FailureJournal& journal() { return file().failures; }
+
  private:
   friend class ServiceTable;
 

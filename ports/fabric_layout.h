@@ -16,7 +16,7 @@
 namespace verbena::ports {
 
 inline constexpr std::uint64_t fabric_magic = 0x4352'4246'4252'4556;  // "VERBFBRC"
-inline constexpr std::uint32_t fabric_version = 3;
+inline constexpr std::uint32_t fabric_version = 4;
 /// Devices that processes of one host have open at the same time.
 inline constexpr std::uint32_t slots_max = 256;
 /// QPNs are handed to processes in blocks.
@@ -99,6 +99,28 @@ struct ServiceEntry {
   std::atomic<std::uint32_t> flags;
 };
 
+/// Failures that a fabric remembers, the latest ones.
+inline constexpr std::uint32_t failures_max = 64;
+/// Letters of a failure's sentence, in words of eight.
+inline constexpr std::uint32_t failure_words = 40;
+
+/// What went wrong, in words; see failure_journal.h.
+struct FailureEntry {
+  /// Odd while the entry is written; grows with each writing.
+  std::atomic<std::uint32_t> version;
+  std::atomic<std::int32_t> pid;
+  /// CLOCK_MONOTONIC, nanoseconds. 0: the entry was never written.
+  std::atomic<std::int64_t> time;
+  /// Ends with the first zero byte, or with the array.
+  std::array<std::atomic<std::uint64_t>, failure_words> text;
+};
+
+struct FailureJournal {
+  /// How many were written so far: the next one goes to this number modulo failures_max.
+  std::atomic<std::uint32_t> written;
+  std::array<FailureEntry, failures_max> entries;
+};
+
 struct FabricFile {
   FabricHeader header;
   std::array<Slot, slots_max> slots;
@@ -110,6 +132,8 @@ struct FabricFile {
   std::array<std::array<std::atomic<std::uint64_t>, slots_max>, slots_max> announced;
   /// Entries of dead owners are free. Changed under services_lock.
   std::array<ServiceEntry, services_max> services;
+  /// Anybody writes here at any time.
+  FailureJournal failures;
 };
 
 /// Slot s is taken by the lock on the byte slot_lock_base + s of the file, beyond its end.

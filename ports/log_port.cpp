@@ -16,11 +16,6 @@ namespace verbena::ports {
 
 namespace {
 
-std::string address_text(const Gid& gid) {
-  const auto address = roce::ipv4_from_gid(gid);
-  return address ? address->to_text() : roce::to_text(gid);
-}
-
 std::string syndrome_text(ib::Syndrome syndrome) {
   switch (syndrome.kind()) {
     case ib::AethKind::ack:
@@ -53,8 +48,8 @@ std::string describe_frame(ByteView frame) {
   if (!roce) {
     return fmt::format("a frame of {} bytes that is not RoCE", frame.size());
   }
-  const std::string way =
-      fmt::format("from {} to {}", address_text(roce->source), address_text(roce->destination));
+  const std::string way = fmt::format("from {} to {}", roce::to_address_text(roce->source),
+                                      roce::to_address_text(roce->destination));
   const auto packet = ib::PacketView::parse(roce->transport);
   if (!packet) {
     return fmt::format("a packet that can't be read {}", way);

@@ -183,14 +183,36 @@ std::vector<std::string> ServiceTable::listeners(std::uint64_t space) const {
   for (const ServiceEntry& entry : fabric_.file().services) {
     const SlotLife owner{entry.owner.load(std::memory_order_acquire)};
     const ServiceClaim claim = claim_of(entry);
-    if (!listens(entry) || claim.space != space || !fabric_.is_current(owner)) {
-      continue;
+    if (listens(entry) && claim.space == space && fabric_.is_current(owner)) {
+      found.push_back(describe({claim, fabric_.process_of(owner)}));
     }
-    const auto v4 = roce::ipv4_from_gid(claim.address);
-    const std::string address = v4 ? v4->to_text() : roce::to_text(claim.address);
-    found.push_back(fmt::format("port {} of {} (process {})", claim.port,
-                                claim.is_any_address() ? "any address" : address,
-                                fabric_.file().slots[slot_of(owner)].pid.load()));
+  }
+  return found;
+}
+
+std::string describe(const Listener& listener) {
+  const ServiceClaim& claim = listener.claim;
+  return fmt::format("port {} of {} (process {})", claim.port,
+                     claim.is_any_address() ? "any address" : roce::to_address_text(claim.address),
+                     listener.pid);
+}
+
+Result<std::vector<Listener>, std::string> list_listeners(const std::string& fabric_path) {
+  const auto members = list_members(fabric_path);
+  auto opened = open_fabric(fabric_path);
+  if (!members || !opened) {
+    return std::unexpected(members ? opened.error() : members.error());
+  }
+  std::vector<Listener> found;
+  if (!*opened) {
+    return found;
+  }
+  for (const ServiceEntry& entry : (*opened)->file().services) {
+    const SlotLife owner{entry.owner.load(std::memory_order_acquire)};
+    const auto member = std::ranges::find(*members, owner, &FabricMember::life);
+    if (listens(entry) && member != members->end()) {
+      found.push_back({claim_of(entry), member->pid});
+    }
   }
   return found;
 }

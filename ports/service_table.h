@@ -55,7 +55,7 @@ class ServiceTable {
 
   /// Whether a living process, this one included, listens there.
   [[nodiscard]] bool has_listener(std::uint64_t service_id, const Gid& address);
-  /// For people: "7174 on any address (process 12)", in the order of the table.
+  /// As describe() tells it, in the order of the table.
   [[nodiscard]] std::vector<std::string> listeners(std::uint64_t space) const;
 
  private:
@@ -67,5 +67,19 @@ class ServiceTable {
 
   Fabric& fabric_;
 };
+
+/// A port that a process listens on.
+struct Listener {
+  ServiceClaim claim;
+  std::int32_t pid = 0;
+};
+
+/// For people: "port 7174 of any address (process 12)".
+[[nodiscard]] std::string describe(const Listener& listener);
+
+/// Who listens in a fabric, without joining it. Empty if the fabric doesn't exist. The error is a
+/// sentence.
+[[nodiscard]] Result<std::vector<Listener>, std::string> list_listeners(
+    const std::string& fabric_path);
 
 }  // namespace verbena::ports

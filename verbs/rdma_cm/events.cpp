@@ -66,7 +66,7 @@ void tell_reply(FetchedEvent& event, const ib::cm::Rep& rep) {
   conn.flow_control = rep.end_to_end_flow_control ? 1 : 0;
   conn.rnr_retry_count = rep.rnr_retry_count;
   conn.srq = rep.srq ? 1 : 0;
-  conn.qp_num = to_value(rep.local_qpn);
+  conn.qp_num = to_value(rep.queue_pair());
 }
 
 void tell_datagram_peer(FetchedEvent& event, const CmId& id, const ib::cm::SidrRep& rep) {
@@ -96,7 +96,7 @@ void tell_message(FetchedEvent& event, const CmId& id, const ib::cm::Message& me
 /// The peer has accepted: with a queue pair of ours the connection is made, without one the program
 /// has to do it (rdma_establish()).
 void finish_connection(CmId& id, FetchedEvent& event, const ib::cm::Rep& rep) {
-  id.agreement.remote_qpn = rep.local_qpn;
+  id.agreement.remote_qpn = rep.queue_pair();
   id.agreement.remote_psn = rep.starting_psn;
   id.agreement.rnr_retry_count = rep.rnr_retry_count;
   id.agreement.responder_resources =
@@ -118,8 +118,18 @@ void finish_connection(CmId& id, FetchedEvent& event, const ib::cm::Rep& rep) {
   event.status = error != 0 ? -error : -ECONNRESET;
 }
 
+/// "port 7174 of 10.0.0.2".
+std::string peer_text(CmId& id) {
+  return fmt::format("port {} of {}", port_of(id.destination()), text_of(id.destination()));
+}
+
+/// Tells the user at once, and whoever asks `verbena doctor` later.
+void tell_failure(CmId& id, const std::string& sentence) {
+  ports::report(sentence);
+  id.device->cm->note_failure(sentence);
+}
+
 void say_nobody_listens(CmId& id) {
-  const sockaddr& to = id.destination();
   std::string others;
   if (id.device->cm->is_on_this_host(id.path.remote)) {
     const auto space = to_value(ib::cm::service_id_of(id.port_space(), 0));
@@ -128,15 +138,29 @@ void say_nobody_listens(CmId& id) {
     }
     others = others.empty() ? "; nobody listens on this host" : others;
   }
-  ports::report(fmt::format("nobody listens on port {} of {} ({}){}", port_of(to), text_of(to),
-                            describe(ib::cm::RejectReason::invalid_service_id), others));
+  tell_failure(id, fmt::format("nobody listens on {} ({}){}", peer_text(id),
+                               describe(ib::cm::RejectReason::invalid_service_id), others));
+}
+
+void say_no_answer(CmId& id) {
+  tell_failure(id,
+               fmt::format("no answer from {}: {}", peer_text(id),
+                           id.device->cm->is_on_this_host(id.path.remote)
+                               ? "the process that listens there is stopped, or just died"
+                               : "the host is down or runs no RDMA device with that address, or "
+                                 "the network drops UDP port 4791 (a firewall?)"));
 }
 
 void note_rejection(CmId& id, const QueuedEvent& queued) {
   id.state = IdState::disconnected;
   make_qp_fail(id);
-  if (queued.status == static_cast<int>(ib::cm::RejectReason::invalid_service_id)) {
+  const ib::cm::RejectReason reason{static_cast<std::uint16_t>(queued.status)};
+  if (reason == ib::cm::RejectReason::invalid_service_id) {
     say_nobody_listens(id);
+  } else {
+    // It may well be what the program expects: nothing for standard error.
+    id.device->cm->note_failure(
+        fmt::format("{} refused the connection ({})", peer_text(id), describe(reason)));
   }
 }
 
@@ -157,6 +181,8 @@ bool act_on(const QueuedEvent& queued, CmId& id, FetchedEvent& event) {
     case RDMA_CM_EVENT_UNREACHABLE:
       if (id.is_datagram() && queued.status > 0) {
         say_nobody_listens(id);
+      } else {
+        say_no_answer(id);
       }
       id.state = IdState::disconnected;
       return true;

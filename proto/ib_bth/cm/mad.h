@@ -15,9 +15,6 @@ namespace verbena::ib::cm {
 inline constexpr std::size_t mad_bytes = 256;
 inline constexpr std::size_t mad_header_bytes = 24;
 
-/// The Q_Key of QP1 (13.5.2: the only well-known one).
-inline constexpr Qkey qkey_gsi{0x8001'0000};
-
 /// The common MAD header (13.4.2). Fields are big-endian by type.
 struct MadHeader {
   std::uint8_t base_version = 0;

@@ -59,6 +59,8 @@ enum class Answered : std::uint8_t { req = 0, rep = 1, other = 2 };
 
 /// Transport of the connection (12.6.5).
 enum class TransportType : std::uint8_t { rc = 0, uc = 1, rd = 2, extended = 3 };
+/// What Req::extended_transport says of an extended one (annex A14). There is no other.
+inline constexpr std::uint8_t extended_transport_xrc = 1;
 
 /// A path as a REQ describes it, seen from its sender.
 struct ReqPath {
@@ -119,6 +121,11 @@ struct Req {
   ReqPath primary{};
   ReqPath alternate{};
   PrivateData<92> private_data{};
+
+  /// An XRC initiator asks for an XRC target.
+  [[nodiscard]] constexpr bool is_xrc() const {
+    return transport == TransportType::extended && extended_transport == extended_transport_xrc;
+  }
 
   static constexpr auto fields() {
     return std::tuple{
@@ -217,6 +224,12 @@ struct Rep {
   bool srq = false;
   std::uint64_t local_ca_guid = 0;
   PrivateData<196> private_data{};
+
+  /// The replier's queue pair. An XRC target names its own where others name an end-to-end context
+  /// (annex A14), and leaves the usual place empty.
+  [[nodiscard]] constexpr Qpn queue_pair() const {
+    return local_qpn != Qpn{} ? local_qpn : Qpn{local_eecn};
+  }
 
   static constexpr auto fields() {
     return std::tuple{

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 
+#include "ports/own_thread.h"
 #include "verbs/rdma_cm/rsocket/kernel.h"
 #include "verbs/rdma_cm/rsocket/stream_socket.h"
 
@@ -45,18 +45,11 @@ Errno Acceptor::start() {
   }
   changed_ = std::move(changed);
   sockets_.clear();  // Of a parent process: they are dead here.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_t thread{};
-  const int error = pthread_create(&thread, nullptr, &Acceptor::thread_entry, this);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (error != 0) {
-    return error;
+  const auto thread = ports::start_own_thread("verbena-accept", &Acceptor::thread_entry, this);
+  if (!thread) {
+    return thread.error();
   }
-  pthread_setname_np(thread, "verbena-accept");
-  pthread_detach(thread);
+  pthread_detach(*thread);
   process_ = ::getpid();
   return 0;
 }
