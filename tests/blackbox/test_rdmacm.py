@@ -103,6 +103,16 @@ def test_rdma_client_and_server(host):
     assert "rdma_client: end 0" in client.out, client.report()
 
 
+@pytest.mark.parametrize("transport", ["r", "x"])
+def test_rdma_xclient_and_xserver(host, transport):
+    """RC and XRC: an initiator queue pair at one end, a target and an SRQ at the other."""
+    port = str(host.free_port())
+    server = host.start("rdma_xserver", "-c", transport, "-p", port)
+    client = connect(host, server, "rdma_xclient", "-c", transport, "-s", "127.0.0.1", "-p", port)
+    server.succeed()
+    assert "rdma_xclient: end 0" in client.out, client.report()
+
+
 def test_udaddy(host):
     server = host.start("udaddy", "-c", "4", "-C", "10")
     client = connect(host, server, "udaddy", "-s", "127.0.0.1", "-c", "4", "-C", "10")

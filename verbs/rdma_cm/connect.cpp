@@ -79,6 +79,29 @@ Errno connect_datagram(CmId& id, const rdma_conn_param* param) {
   return 0;
 }
 
+void set_transport(const CmId& id, ib::cm::Req& req) {
+  using ib::cm::TransportType;
+  if (id.qp_type == IBV_QPT_XRC_SEND) {
+    req.transport = TransportType::extended;
+    req.extended_transport = ib::cm::extended_transport_xrc;
+  } else {
+    req.transport = id.qp_type == IBV_QPT_UC ? TransportType::uc : TransportType::rc;
+  }
+}
+
+/// Who accepts tells its queue pair and, unless that is an XRC target, what it does in return.
+void describe_own_qp(const CmId& id, const rdma_conn_param* param, ib::cm::Rep& rep) {
+  if (id.qp_type == IBV_QPT_XRC_RECV) {
+    rep.local_eecn = to_value(own_qpn(id, param));
+    rep.srq = true;
+    return;
+  }
+  rep.local_qpn = own_qpn(id, param);
+  rep.initiator_depth = id.agreement.initiator_depth;
+  rep.end_to_end_flow_control = param != nullptr && param->flow_control != 0;
+  rep.srq = id.qp != nullptr ? id.qp->srq != nullptr : param != nullptr && param->srq != 0;
+}
+
 Errno connect_stream(CmId& id, const rdma_conn_param* param) {
   Agreement& agreed = id.agreement;
   Device& device = *id.device;
@@ -97,7 +120,7 @@ Errno connect_stream(CmId& id, const rdma_conn_param* param) {
   ib::cm::Req req;
   req.service_id = destination_service(id);
   req.local_qpn = own_qpn(id, param);
-  req.transport = id.qp_type == IBV_QPT_UC ? ib::cm::TransportType::uc : ib::cm::TransportType::rc;
+  set_transport(id, req);
   req.starting_psn = agreed.local_psn;
   req.responder_resources = agreed.responder_resources;
   req.initiator_depth = agreed.initiator_depth;
@@ -174,15 +197,12 @@ Errno accept_stream(CmId& id, const rdma_conn_param* param) {
       return error;
     }
   }
-  rep.local_qpn = own_qpn(id, param);
+  describe_own_qp(id, param, rep);
   rep.starting_psn = agreed.local_psn;
   rep.responder_resources = agreed.responder_resources;
-  rep.initiator_depth = agreed.initiator_depth;
   rep.target_ack_delay = id.device->ack_delay;
-  rep.end_to_end_flow_control = param != nullptr && param->flow_control != 0;
   rep.rnr_retry_count = param != nullptr ? std::min(param->rnr_retry_count, retry_count_max)
                                          : rnr_retry_count_default;
-  rep.srq = id.qp != nullptr ? id.qp->srq != nullptr : param != nullptr && param->srq != 0;
   copy_bytes(rep.private_data, data);
   if (!id.device->cm->accept(id.comm_id, rep)) {
     make_qp_fail(id);

@@ -22,13 +22,17 @@ std::optional<ib::cm::IpHeader> header_of(const ib::cm::Message& message) {
   return ib::cm::parse_ip_header(std::get<ib::cm::SidrReq>(message).private_data);
 }
 
-ibv_qp_type type_of(ib::cm::TransportType transport) {
-  return transport == ib::cm::TransportType::uc ? IBV_QPT_UC : IBV_QPT_RC;
+/// Of the queue pair that answers the request.
+ibv_qp_type type_for(const ib::cm::Req& req) {
+  if (req.is_xrc()) {
+    return IBV_QPT_XRC_RECV;
+  }
+  return req.transport == ib::cm::TransportType::uc ? IBV_QPT_UC : IBV_QPT_RC;
 }
 
 /// What the REQ says that the queue pair will need.
 void take_request(CmId& id, const ib::cm::Req& req) {
-  id.qp_type = type_of(req.transport);
+  id.qp_type = type_for(req);
   id.path.flow_label = req.primary.flow_label;
   id.path.traffic_class = req.primary.traffic_class;
   id.path.hop_limit = req.primary.hop_limit;

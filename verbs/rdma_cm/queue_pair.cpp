@@ -69,11 +69,15 @@ Errno rts_attr(CmId& id, ibv_qp_attr& attr, int& mask) {
   attr.sq_psn = id.is_datagram() ? 0 : id.agreement.local_psn.value();
   mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
   if (id.qp_type == IBV_QPT_RC || id.qp_type == IBV_QPT_XRC_SEND) {
-    attr.timeout = id.ack_timeout_option.value_or(id.path.ack_timeout);
     attr.retry_cnt = id.agreement.retry_count;
     attr.rnr_retry = id.agreement.rnr_retry_count;
     attr.max_rd_atomic = id.agreement.initiator_depth;
-    mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+    mask |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+  }
+  // Targets of XRC have an ACK timeout too, for the table of states (IBTA vol 1, annex A14).
+  if (!id.is_datagram() && id.qp_type != IBV_QPT_UC) {
+    attr.timeout = id.ack_timeout_option.value_or(id.path.ack_timeout);
+    mask |= IBV_QP_TIMEOUT;
   }
   return 0;
 }

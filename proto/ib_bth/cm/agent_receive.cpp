@@ -68,7 +68,7 @@ MadVerdict Agent::on_req(Time now, const Route& route, const Envelope& envelope,
     send_rej(route, envelope.transaction_id, CommId{}, req.local_comm_id, Answered::req, reason);
     return MadVerdict::unexpected;
   };
-  if (req.transport != TransportType::rc && req.transport != TransportType::uc) {
+  if (req.transport != TransportType::rc && req.transport != TransportType::uc && !req.is_xrc()) {
     return refuse_with(RejectReason::invalid_transport_type);
   }
   Connection& connection = create(route);
@@ -158,7 +158,7 @@ MadVerdict Agent::on_rep(Time now, const Route& route, const Envelope& envelope,
   if (connection->state == State::req_sent) {
     connection->remote_id = rep.local_comm_id;
     set_deadline(*connection, time_never);
-    if (Connection* stale = claim_remote_qp(*connection, rep.local_ca_guid, rep.local_qpn)) {
+    if (Connection* stale = claim_remote_qp(*connection, rep.local_ca_guid, rep.queue_pair())) {
       send_rej(route, envelope.transaction_id, connection->id, rep.local_comm_id, Answered::rep,
                RejectReason::stale_connection);
       raise(*connection, Event::Kind::rejected, Rej{.reason = RejectReason::stale_connection});

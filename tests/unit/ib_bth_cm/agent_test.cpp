@@ -52,6 +52,25 @@ TEST_CASE("A connection is made with three messages and ended with two") {
   CHECK(req.local_comm_id == world.client.events[0].id);
 }
 
+TEST_CASE("XRC initiators are answered, other extended transports refused") {
+  for (const std::uint8_t extended : {extended_transport_xrc, std::uint8_t{2}}) {
+    CmWorld world;
+    Req req = CmWorld::request();
+    req.transport = TransportType::extended;
+    req.extended_transport = extended;
+    world.client.agent.connect(world.now, world.client.route, req, 77);
+    world.run(1s);
+    REQUIRE_FALSE(world.client.events.empty());
+    const Event& answer = world.client.events.front();
+    if (req.is_xrc()) {
+      CHECK(answer.kind == Kind::reply);
+    } else {
+      REQUIRE(answer.kind == Kind::rejected);
+      CHECK(std::get<Rej>(*answer.message).reason == RejectReason::invalid_transport_type);
+    }
+  }
+}
+
 TEST_CASE("Every message may be lost once") {
   for (std::size_t lost = 0; lost < story_messages; ++lost) {
     INFO("message " << lost);

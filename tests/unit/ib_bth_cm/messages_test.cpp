@@ -188,3 +188,12 @@ TEST_CASE("A service ID is a port space and a port") {
   CHECK_FALSE(port_of(ServiceId{0x0106'1C06}, PortSpace::udp));
   CHECK_FALSE(port_of(ServiceId{0x1'0106'1C06}, PortSpace::tcp));
 }
+
+TEST_CASE("A replier's queue pair stands in one of two places") {
+  Rep rep;
+  rep.local_qpn = Qpn{0x42};
+  CHECK(rep.queue_pair() == Qpn{0x42});
+  Rep target;
+  target.local_eecn = 0x43;
+  CHECK(target.queue_pair() == Qpn{0x43});
+}
