@@ -179,6 +179,7 @@ void Node::drive() {
     }
     again = hand_out_completions();
     again = hand_out_events() || again;
+    again = (service_ != nullptr && service_->serve(world_.now)) || again;
     again = again || drive_again_;
   }
   driving_ = false;
@@ -213,7 +214,8 @@ bool Node::hand_out_events() {
 }
 
 void Node::set_timer() {
-  const Time deadline = nic_.next_timeout();
+  const Time deadline =
+      std::min(nic_.next_timeout(), service_ != nullptr ? service_->next_deadline() : time_never);
   if (deadline != time_never && deadline < timer_at_) {
     timer_at_ = std::max(deadline, world_.now);
     world_.queue.schedule(timer_at_, *this, 0);

@@ -31,6 +31,16 @@ class Application {
   virtual void on_async_event(Node& node, const nic::AsyncEvent& event) = 0;
 };
 
+/// Something of the node's software that works its NIC beside the application.
+class NodeService {
+ public:
+  virtual ~NodeService() = default;
+  /// Does what there is to do. False if there was nothing.
+  virtual bool serve(Time now) = 0;
+  /// When it has something to do by itself.
+  [[nodiscard]] virtual Time next_deadline() const = 0;
+};
+
 struct NodeConfig {
   std::string name;
   /// The node's address: row 0 of its GID table, and what packets from it are carried by.
@@ -69,6 +79,8 @@ class Node final : public Station,
   [[nodiscard]] Time now() const { return world_.now; }
 
   void set_application(Application* application) { application_ = application; }
+  /// Must live as long as the node is driven.
+  void set_service(NodeService* service) { service_ = service; }
   /// The link; a node has one.
   void attach(Channel& channel) { channel_ = &channel; }
   [[nodiscard]] Channel& channel() { return *channel_; }
@@ -106,6 +118,7 @@ class Node final : public Station,
   nic::Pd* pd_;
   nic::Cq* cq_;
   Application* application_ = nullptr;
+  NodeService* service_ = nullptr;
   Channel* channel_ = nullptr;
   bool driving_ = false;
   bool drive_again_ = false;

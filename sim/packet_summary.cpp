@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "proto/ib_bth/cm/messages.h"
 #include "proto/ib_bth/cm/reject_reason.h"
 #include "proto/ib_bth/packet.h"
@@ -52,6 +54,12 @@ PacketSummary summarize(ByteView frame) {
 std::string short_name(const PacketSummary& packet) {
   if (!packet.is_transport) {
     return "OTHER";
+  }
+  if (!packet.connection_message.empty()) {
+    // "CM REJ (REJ 8, ...)" is CM_REJ.
+    std::string name = packet.connection_message.substr(0, packet.connection_message.find(" ("));
+    std::ranges::replace(name, ' ', '_');
+    return name;
   }
   if (packet.info().operation == ib::Operation::acknowledge) {
     switch (packet.fields.aeth.syndrome().kind()) {

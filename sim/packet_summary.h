@@ -31,7 +31,8 @@ struct PacketSummary {
 [[nodiscard]] PacketSummary summarize(ByteView frame);
 
 /// As the table of opcodes names it, without the service of reliable connections: "WRITE_MIDDLE",
-/// "UD_SEND_ONLY". Acknowledges are told apart: "ACK", "NAK", "RNR_NAK".
+/// "UD_SEND_ONLY". Acknowledges are told apart: "ACK", "NAK", "RNR_NAK"; messages of connection
+/// managers have their own names: "CM_REQ".
 [[nodiscard]] std::string short_name(const PacketSummary& packet);
 
 /// One line about a packet: "WRITE_FIRST psn=0 qp=0x11 payload=1024 va=0x1000 length=2500".

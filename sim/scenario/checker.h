@@ -55,6 +55,7 @@ class Checker {
   void check_states(const Expectations::Lines& lines);
   void check_path_state(const Word& expected, std::size_t host, const nic::Qp& qp);
   void check_events(const Expectations::Lines& lines);
+  void check_connections(const Expectations::Lines& lines);
   void check_counters(const Expectations::Lines& lines);
   void check_memory(const Expectations::Lines& lines);
   void check_objects(const Expectations::Lines& lines);

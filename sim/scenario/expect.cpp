@@ -37,6 +37,7 @@ std::vector<Mismatch> Checker::check() {
   check_completions(expect.completions);
   check_states(expect.states);
   check_events(expect.events);
+  check_connections(expect.connections);
   check_counters(expect.counters);
   check_memory(expect.memory);
   check_objects(expect.objects);

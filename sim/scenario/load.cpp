@@ -287,6 +287,35 @@ void read_ends(Table& table, const Scenario& scenario, ConnectionSpec& connectio
   }
 }
 
+/// Which of two words stands there; the first one if none does.
+bool is_second_of(Table& table, std::string_view key, std::string_view first,
+                  std::string_view second) {
+  const auto word = table.word(key);
+  if (word && word->text != first && word->text != second) {
+    fail(*word, fmt::format("'{}' is neither {} nor {}.", word->text, first, second));
+  }
+  return word && word->text == second;
+}
+
+/// Who makes the connection, and how.
+void read_making(Table& table, const Scenario& scenario, ConnectionSpec& connection) {
+  constexpr std::uint64_t code_max = 31;
+  constexpr std::uint64_t cm_retries_max = 15;
+  connection.uses_cm = is_second_of(table, "made_by", "test", "cm");
+  connection.story_answers = is_second_of(table, "answer", "accept", "story");
+  table.number("cm_timeout", code_max, connection.cm_timeout);
+  table.number("cm_retries", cm_retries_max, connection.cm_retries);
+  const bool is_possible = std::ranges::all_of(
+      connection.hosts, [&](std::size_t host) { return scenario.hosts[host].has_nic; });
+  if (connection.uses_cm &&
+      (!is_possible || scenario.encapsulation != nic::GidEntry::Type::roce_v2 ||
+       (connection.service != ib::Service::rc && connection.service != ib::Service::uc))) {
+    fail(
+        table.place(),
+        "Connection managers make connections of rc and uc, between hosts with a NIC, by RoCE v2.");
+  }
+}
+
 void read_connections(Table& root, Scenario& scenario) {
   constexpr std::uint64_t timer_code_max = 31;
   constexpr std::uint64_t retries_max = 7;
@@ -319,6 +348,7 @@ void read_connections(Table& root, Scenario& scenario) {
     if (const auto access = table.words("access")) {
       connection.access = access_of(*access);
     }
+    read_making(table, scenario, connection);
     table.end();
     scenario.connections.push_back(std::move(connection));
   }
@@ -396,6 +426,7 @@ void read_expectations(Table& root, Scenario& scenario) {
   expect.events = table->lines("events");
   expect.counters = table->lines("counters");
   expect.memory = table->lines("memory");
+  expect.connections = table->lines("connections");
   expect.objects = table->lines("objects");
   if (const auto ends = table->word("ends")) {
     expect.ends.emplace(ends->text, Place{ends->place.line, ends->place.column + 1});

@@ -83,6 +83,13 @@ struct ConnectionSpec {
   std::uint32_t send_wr_max = 128;
   std::uint32_t recv_wr_max = 128;
   Access access = Access::none;
+  /// The hosts make it in the story, through their connection managers; otherwise it is there from
+  /// the beginning. Then: whether a step answers the request, or the application accepts; how long
+  /// a message's answer may take, as a code of 4.096 us * 2^code; and how often it is sent again.
+  bool uses_cm = false;
+  bool story_answers = false;
+  std::uint8_t cm_timeout = 14;
+  std::uint8_t cm_retries = 3;
 };
 
 /// What must come out. What is absent is not looked at.
@@ -92,6 +99,7 @@ struct Expectations {
   Lines completions;
   Lines states;
   Lines events;
+  Lines connections;
   Lines counters;
   Lines memory;
   Lines objects;

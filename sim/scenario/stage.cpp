@@ -290,6 +290,31 @@ void Stage::close(Connection& connection) {
   }
 }
 
+void Stage::make_ready(Connection& connection, std::size_t side, Qpn peer_qpn, Psn peer_psn) {
+  End peer = connection.ends[1 - side];
+  peer.qpn = peer_qpn;
+  peer.first_psn = peer_psn;
+  for (const nic::QpState state : {nic::QpState::rtr, nic::QpState::rts}) {
+    modify(connection.ends[side], peer, *connection.spec, state);
+  }
+}
+
+void Stage::make_fail(const End& end) {
+  nic::QpAttr attr;
+  attr.state = nic::QpState::err;
+  nic::Nic& nic = hosts_[end.host].node->nic();
+  // From any state.
+  VERBENA_CHECK(
+      nic.modify_qp(simulation_.now(), *end.qp, attr, nic::qp_attr_mask::state).has_value());
+}
+
+void Stage::prepare(Connection& connection) {
+  for (std::size_t side = 0; side < 2; ++side) {
+    create_qp(*connection.spec, side, connection.ends[side]);
+    modify(connection.ends[side], connection.ends[1 - side], *connection.spec, nic::QpState::init);
+  }
+}
+
 void Stage::connect(Connection& connection) {
   for (std::size_t side = 0; side < 2; ++side) {
     End& end = connection.ends[side];
@@ -355,7 +380,7 @@ void Stage::build_connections() {
     connections_.push_back(connection);
   }
   for (Connection& connection : connections_) {
-    connect(connection);
+    connection.spec->uses_cm ? prepare(connection) : connect(connection);
   }
 }
 

@@ -104,6 +104,10 @@ class Stage {
   void change_keys(const Word& name);
   /// From RESET to RTS, both ends; those that were closed are created anew.
   void connect(Connection& connection);
+  /// From INIT to RTS, one end, with what its peer has told of itself.
+  void make_ready(Connection& connection, std::size_t side, Qpn peer_qpn, Psn peer_psn);
+  /// To ERR.
+  void make_fail(const End& end);
   /// Destroys the queue pairs of both ends.
   void close(Connection& connection);
   /// Tells the queue pair of a second way to its peer.
@@ -116,6 +120,8 @@ class Stage {
   void build_shared_queues();
   void build_windows();
   void build_connections();
+  /// Queue pairs in INIT, for connection managers to connect.
+  void prepare(Connection& connection);
   void create_qp(const ConnectionSpec& spec, std::size_t side, End& end);
   [[nodiscard]] Node& node_of(std::size_t host, Place place) const;
   [[nodiscard]] nic::AddressVector address_of(const End& end) const;

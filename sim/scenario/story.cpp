@@ -19,16 +19,18 @@ constexpr std::uint64_t u64_max = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t u32_max = std::numeric_limits<std::uint32_t>::max();
 
 /// For an error that asks what was meant: work requests, and what else a host or a peer does.
-constexpr std::array<std::string_view, 30> all_verbs{
-    "send", "write", "read",   "fetch_add", "compare_swap", "atomic_write", "bind",    "invalidate",
-    "recv", "close", "reg",    "dereg",     "rekey",        "pause",        "resume",  "link",
-    "fill", "wait",  "bytes",  "packet",    "frame",        "connect",      "destroy", "limit",
-    "rate", "path",  "modify", "fault",     "flush",        "lose_power"};
+constexpr std::array<std::string_view, 34> all_verbs{
+    "send",       "write",  "read",   "fetch_add",  "compare_swap", "atomic_write", "bind",
+    "invalidate", "recv",   "close",  "reg",        "dereg",        "rekey",        "pause",
+    "resume",     "link",   "fill",   "wait",       "bytes",        "packet",       "frame",
+    "listen",     "accept", "reject", "disconnect", "connect",      "destroy",      "limit",
+    "rate",       "path",   "modify", "fault",      "flush",        "lose_power"};
 
 }  // namespace
 
 Story::Story(Stage& stage)
     : stage_(stage),
+      cm_(stage),
       steps_(stage.scenario().steps),
       rounds_left_(stage.scenario().rounds),
       completions_(stage.hosts().size()),
@@ -172,8 +174,12 @@ bool Story::run_wait(Line& line) {
     return true;
   }
   const std::size_t host = stage_.nic_host(what);
-  const std::uint64_t id = number_of(line.next("the work request's ID"), u64_max);
+  const Word event = line.next("the work request's ID, or what it hears of a connection");
   line.end();
+  if (event.text[0] < '0' || event.text[0] > '9') {
+    return cm_.has_heard(host, event);
+  }
+  const std::uint64_t id = number_of(event, u64_max);
   const auto begin = static_cast<std::ptrdiff_t>(round_begin_[host]);
   return std::any_of(completions_[host].begin() + begin, completions_[host].end(),
                      [&](const Told<Completion>& done) { return done.what.wr_id == id; });
@@ -183,9 +189,10 @@ void Story::run_host_step(Line& line, std::size_t host, const Word& verb) {
   Node& node = *stage_.hosts()[host].node;
   if (verb.text == "modify") {
     modify(line, host);
+  } else if (CmStory::is_verb(verb.text) && is_for_cm(line, host, verb)) {
+    cm_.run_step(line, host, verb);
   } else if (verb.text == "connect") {
-    Connection& connection = stage_.connection(host, line.take("via"), line.place());
-    stage_.connect(connection);
+    stage_.connect(stage_.connection(host, line.take("via"), line.place()));
   } else if (verb.text == "close") {
     stage_.close(stage_.connection(host, line.take("via"), line.place()));
   } else if (verb.text == "destroy") {
@@ -222,6 +229,12 @@ void Story::run_host_step(Line& line, std::size_t host, const Word& verb) {
   Simulation& simulation = stage_.simulation();
   simulation.trace().add(simulation.now(), TraceKind::note, node.id(), line.text());
   node.drive();
+}
+
+/// Hosts whose connection is there from the beginning can connect, too: anew.
+bool Story::is_for_cm(Line line, std::size_t host, const Word& verb) {
+  return verb.text != "connect" ||
+         stage_.connection(host, line.take("via"), line.place()).spec->uses_cm;
 }
 
 /// What is in use can't be destroyed; what isn't is needed until the end.

@@ -10,6 +10,7 @@
 #include "proto/work.h"
 #include "sim/event_queue.h"
 #include "sim/node.h"
+#include "sim/scenario/cm_story.h"
 #include "sim/scenario/stage.h"
 
 namespace verbena::sim {
@@ -39,6 +40,9 @@ class Story final : public Application, public EventHandler {
   [[nodiscard]] const std::vector<std::vector<Told<nic::AsyncEventType>>>& events() const {
     return events_;
   }
+
+  /// What hosts tell each other through their connection managers.
+  [[nodiscard]] const CmStory& cm() const { return cm_; }
 
   void on_completion(Node& node, const Completion& completion) override;
   void on_async_event(Node& node, const nic::AsyncEvent& event) override;
@@ -71,6 +75,7 @@ class Story final : public Application, public EventHandler {
   [[nodiscard]] bool run_step(Line line);
   [[nodiscard]] bool run_wait(Line& line);
   void run_host_step(Line& line, std::size_t host, const Word& verb);
+  [[nodiscard]] bool is_for_cm(Line line, std::size_t host, const Word& verb);
   void modify(Line& line, std::size_t host);
   void fill(Line& line);
   void destroy(Line& line, Node& node);
@@ -98,6 +103,7 @@ class Story final : public Application, public EventHandler {
   [[nodiscard]] std::size_t index_of(const Node& node) const;
 
   Stage& stage_;
+  CmStory cm_;
   std::vector<Line> steps_;
   std::size_t next_ = 0;
   std::uint32_t rounds_left_ = 0;

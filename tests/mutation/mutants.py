@@ -27,6 +27,8 @@ QUEUE = "proto/send_queue.cpp"
 RECEIVES = "proto/recv_queue.cpp"
 RECEIVE = "nic_model/nic_receive.cpp"
 NIC = "nic_model/nic.cpp"
+CM = "proto/ib_bth/cm/agent.cpp"
+CM_RECEIVE = "proto/ib_bth/cm/agent_receive.cpp"
 MEMORY = "nic_model/memory_table.cpp"
 QPS = "nic_model/qp_table.cpp"
 QP_LIFE = "nic_model/nic_qp.cpp"
@@ -208,6 +210,26 @@ MUTANTS = [
            "!std::exchange(qp.path_mig_err_told, true)", "false"),
     Mutant("a limited rate limits nothing", TRANSMIT,
            "if (qp.pacer.permits(now)) {", "if (true) {"),
+    # The connection manager.
+    Mutant("what isn't answered isn't sent again", CM,
+           "if (connection.retries_left > 0) {", "if (false) {"),
+    Mutant("a message is sent again for ever", CM,
+           "    --connection.retries_left;\n", ""),
+    Mutant("a REQ that comes twice makes two connections", CM_RECEIVE,
+           "if (connection.state != State::closed) {", "if (false) {"),
+    Mutant("a REP that comes again gets no second RTU", CM_RECEIVE,
+           "connection->state == State::established && connection->last_sent) {", "false) {"),
+    Mutant("a DREQ that crosses ours isn't answered", CM_RECEIVE,
+           "      send_drep(*connection, {});\n"
+           "      enter_timewait(now, *connection);\n      raise",
+           "      enter_timewait(now, *connection);\n"
+           "      set_deadline(*connection, time_never);\n"
+           "      raise"),
+    Mutant("nobody hears of a rejection", CM_RECEIVE,
+           "raise(*connection, Event::Kind::rejected, rej);", ""),
+    Mutant("a service that nobody listens on is passed over", CM_RECEIVE,
+           "Answered::req,\n             RejectReason::invalid_service_id);",
+           "Answered::req,\n             RejectReason::no_resources);"),
     # The device.
     Mutant("a completion queue in use can be destroyed", NIC,
            "if (cq.users > 0) {", "if (cq.users > 9) {"),
