@@ -4,9 +4,10 @@
 // them). It never reads a clock, never blocks, never throws. Its methods are of four kinds:
 //
 //   commands       create_*, modify_*, destroy_*, post_*, req_notify_cq
-//   events in      on_frame(now, frame), on_timer(now)
-//   effects out    poll_transmit(now, sink), poll_event(), poll_cq_notification(),
-//                  poll_membership(); completions in CQs
+//   events in      on_frame(now, frame), on_timer(now); of an iWARP device on_stream(now, qp,
+//   bytes) effects out    poll_transmit(now, sink), poll_event(), poll_cq_notification(),
+//                  poll_membership(); completions in CQs; of an iWARP device poll_streams(now,
+//                  port)
 //   next deadline  next_timeout()
 //
 // After any command or event, call poll_transmit() until it returns idle (or blocked), then
@@ -31,6 +32,8 @@
 #include "nic_model/pacer.h"
 #include "nic_model/types.h"
 #include "proto/counters.h"
+#include "proto/iwarp/negotiation.h"
+#include "proto/iwarp/stream_sink.h"
 #include "proto/packet_sink.h"
 #include "proto/verdict.h"
 #include "proto/work.h"
@@ -167,6 +170,8 @@ struct QpChange {
     access_violation,
     /// Completions were lost: the CQ was full.
     cq_overflow,
+    /// Of a stream: the connection broke, or the peer ended it with an error.
+    connection_lost,
   };
 
   /// The state it comes from; state_of() tells the new one.
@@ -188,6 +193,29 @@ class NicObserver {
 struct Membership {
   Gid gid;
   bool joined = false;
+};
+
+/// The connection of an iWARP queue pair, as two peers have agreed on it (proto/iwarp/connector.h).
+struct StreamAttr {
+  iwarp::MpaAgreement agreement;
+  bool is_initiator = false;
+  /// What a TCP segment carries (EMSS): FPDUs are cut so that one fits it.
+  std::size_t segment_bytes = 1460;
+};
+
+/// The connections of an iWARP device: byte streams that the owner of the Nic moves. Called from
+/// poll_streams(); must not call the Nic.
+class StreamPort {
+ public:
+  virtual ~StreamPort() = default;
+  /// Where the bytes of that queue pair go; valid until the next call.
+  [[nodiscard]] virtual iwarp::StreamSink& stream_of(const Qp& qp) = 0;
+  enum class Close : std::uint8_t {
+    in_order,  ///< What was written is sent, then the stream ends.
+    abort,     ///< Reset, whatever is under way.
+  };
+  /// Nothing more will be sent. Asked once; Nic::on_stream_closed() answers when it is done.
+  virtual void close_stream(const Qp& qp, Close how) = 0;
 };
 
 enum class TransmitStatus : std::uint8_t {
@@ -303,6 +331,13 @@ class Nic {
   [[nodiscard]] Result<void, PostError> post_send(Time now, Qp& qp, const SendWr& wr);
   [[nodiscard]] Result<void, PostError> post_recv(Time now, Qp& qp, const RecvWr& wr);
 
+  // Commands: streams, of an iWARP device.
+  /// INIT to RTS: from now on the queue pair talks over a connection. At most ird_max() READs of
+  /// the peer may be agreed on. The queue pair never gives the connection back: it ends with
+  /// StreamPort::close_stream(), or when the owner destroys the queue pair and the connection.
+  [[nodiscard]] Result<void, NicError> attach_stream(Time now, Qp& qp, const StreamAttr& attr);
+  [[nodiscard]] std::uint16_t ird_max() const;
+
   // Commands: datagrams.
   [[nodiscard]] Result<Ah*, NicError> create_ah(Pd& pd, const AddressVector& av);
   /// Requests that were posted with it may still wait: they are sent all the same.
@@ -327,11 +362,19 @@ class Nic {
   /// `icrc_is_proved`.
   RxVerdict on_frame(Time now, ByteView frame, bool icrc_is_proved = false);
   void on_timer(Time now);
+  /// Bytes from the peer of a queue pair with a stream, in order and any pieces; they are used up.
+  void on_stream(Time now, Qp& qp, ByteView bytes);
+  /// The peer sends no more (FIN).
+  void on_stream_end(Time now, Qp& qp);
+  /// The connection is closed in both directions, as wanted, or lost.
+  void on_stream_closed(Time now, Qp& qp);
 
   // Effects out.
   /// Sends what is due, round robin over QPs, at most `frames_max` frames.
   TransmitStatus poll_transmit(Time now, FrameSink& sink, std::uint32_t frames_max = 64,
                                TransmitOrder order = TransmitOrder::answers_first);
+  /// The same for the streams of an iWARP device, at most `fpdus_max` FPDUs.
+  TransmitStatus poll_streams(Time now, StreamPort& port, std::uint32_t fpdus_max = 64);
   [[nodiscard]] std::optional<AsyncEvent> poll_event();
   /// The next CQ whose armed notification fired.
   [[nodiscard]] Cq* poll_cq_notification();

@@ -7,6 +7,9 @@
 namespace verbena::nic {
 
 Result<Ah*, NicError> Nic::create_ah(Pd& pd, const AddressVector& av) {
+  if (impl_->config.technology == Technology::iwarp) {
+    return std::unexpected(NicError::unsupported);
+  }
   if (!address_is_valid(impl_->config, av)) {
     return std::unexpected(NicError::invalid_argument);
   }

@@ -8,6 +8,7 @@
 //   nic_inject.cpp    failures on demand
 //   nic_srq.cpp       shared receive queues, XRC domains
 //   nic_receive.cpp   a frame's way in: the checks before a queue pair's own
+//   nic_stream.cpp    queue pairs over byte streams
 //   nic_transmit.cpp  posts, the scheduler, a packet's way out
 #pragma once
 
@@ -32,6 +33,9 @@ namespace verbena::nic {
 
 /// Asynchronous events that wait to be fetched; more are lost and counted.
 inline constexpr std::size_t async_events_max = 4096;
+
+/// Packets or FPDUs that a queue pair may send before the next one has its turn.
+inline constexpr std::uint32_t quantum_packets = 16;
 
 // nic_migration.cpp
 /// Lays out the headers of every packet to the peer of a connection.
@@ -91,10 +95,19 @@ struct Nic::Impl {
   RxVerdict deliver_request(Time now, Qp& qp, const roce::RoceFrame& frame,
                             const ib::PacketView& packet);
 
+  // nic_stream.cpp
+  Result<void, NicError> modify_stream_qp(Time now, Qp& qp, const QpAttr& attr, std::uint32_t mask);
+  void follow_stream(Time now, Qp& qp);
+  void tell_end_of_stream(Qp& qp, QpState from, const iwarp::StreamQp& stream);
+  ib::TransmitResult transmit_stream(Time now, Qp& qp, StreamPort& port, std::uint32_t& fpdus_max);
+
   // nic_transmit.cpp
   void mark_ready(Qp& qp);
   void unmark_ready(Qp& qp);
-  TransmitStatus transmit(Time now, FrameSink& sink, std::uint32_t frames_max, TransmitOrder order);
+  /// Round robin: each ready queue pair has its turn, then goes to the end of the list. One whose
+  /// way is blocked waits for the next call, the others go on.
+  template <class Turn>
+  TransmitStatus take_turns(const std::uint32_t& budget, Turn turn);
   [[nodiscard]] bool may_send_request(Time now, Qp& qp);
   ib::TransmitResult transmit_one(Time now, Qp& qp, FrameSink& sink, std::uint32_t& frames_max,
                                   TransmitOrder order);
@@ -128,5 +141,28 @@ struct Nic::Impl {
   NicObserver* observer = nullptr;
   std::deque<Membership> memberships;
 };
+
+template <class Turn>
+TransmitStatus Nic::Impl::take_turns(const std::uint32_t& budget, Turn turn) {
+  ReadyList blocked;
+  while (!ready.empty() && budget > 0) {
+    Qp& qp = ready.front();
+    ready.pop_front();
+    switch (turn(qp)) {
+      case ib::TransmitResult::idle:
+        break;
+      case ib::TransmitResult::more:
+        ready.push_back(qp);
+        break;
+      case ib::TransmitResult::blocked:
+        blocked.push_back(qp);
+        break;
+    }
+  }
+  const bool more = !ready.empty();
+  const bool is_blocked = !blocked.empty();
+  ready.splice(ready.end(), blocked);
+  return more ? TransmitStatus::more : is_blocked ? TransmitStatus::blocked : TransmitStatus::idle;
+}
 
 }  // namespace verbena::nic

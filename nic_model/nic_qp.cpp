@@ -128,6 +128,9 @@ Result<Qp*, NicError> Nic::create_qp(Pd& pd, const QpInitAttr& asked) {
       attr.recv_cq == nullptr || !caps_are_valid(limits, attr)) {
     return std::unexpected(NicError::invalid_argument);
   }
+  if (impl_->config.technology == Technology::iwarp && attr.type != QpType::rc) {
+    return std::unexpected(NicError::unsupported);
+  }
   const bool has_gsi = find_qp(qpn_gsi) != nullptr;
   if (attr.type == QpType::gsi) {
     if (has_gsi) {
@@ -140,7 +143,8 @@ Result<Qp*, NicError> Nic::create_qp(Pd& pd, const QpInitAttr& asked) {
   if (!qpn) {
     return std::unexpected(NicError::qpns_exhausted);
   }
-  Qp& qp = impl_->qps.insert(std::make_unique<Qp>(*qpn, pd, attr, impl_->counters));
+  Qp& qp = impl_->qps.insert(
+      std::make_unique<Qp>(*qpn, pd, attr, impl_->config.technology, impl_->counters));
   ++pd.users;
   ++qp.send_cq.users;
   ++qp.recv_cq.users;
@@ -177,6 +181,9 @@ Result<void, NicError> Nic::destroy_qp(Qp& qp) {
 Qp* Nic::find_qp(Qpn qpn) const { return impl_->qps.find(qpn); }
 
 Result<void, NicError> Nic::modify_qp(Time now, Qp& qp, const QpAttr& attr, std::uint32_t mask) {
+  if (is_stream(qp)) {
+    return impl_->modify_stream_qp(now, qp, attr, mask);
+  }
   const QpState from = qp.attr.state;
   const QpState to = (mask & m::state) != 0 ? attr.state : from;
   const bool from_is_right = (mask & m::cur_state) == 0 || attr.cur_state == from;
@@ -205,7 +212,7 @@ Result<void, NicError> Nic::modify_qp(Time now, Qp& qp, const QpAttr& attr, std:
 }
 
 Result<void, NicError> Nic::limit_rate(Qp& qp, const RateLimit& limit) {
-  if (impl_->profile.rate_limit_kbps_max == 0) {
+  if (impl_->profile.rate_limit_kbps_max == 0 || is_stream(qp)) {
     return std::unexpected(NicError::unsupported);
   }
   const bool is_sending = qp.attr.state == QpState::rts || qp.attr.state == QpState::sqd;
@@ -287,6 +294,9 @@ void Nic::Impl::enter_error(Time now, Qp& qp) {
   auto transport = env(now, qp);
   nic::flush(qp, transport);
   qp.comm_est_due = qp.sq_drained_due = false;
+  if (is_stream(qp)) {
+    mark_ready(qp);  // Its connection ends.
+  }
   if (qp.srq != nullptr && !std::exchange(qp.last_wqe_told, true)) {
     // IBTA vol 1, 11.6.3.1: no request of the shared queue belongs to this queue pair any more.
     raise({.type = AsyncEventType::qp_last_wqe_reached, .qp = &qp});

@@ -78,6 +78,9 @@ RxVerdict Nic::Impl::receive(Time now, ByteView bytes, bool icrc_is_proved) {
   if (!port_is_active) {
     return RxVerdict::drop(RxCheck::frame, Counter::rx_drop_port_down);
   }
+  if (config.technology == Technology::iwarp) {
+    return RxVerdict::drop(RxCheck::frame, Counter::rx_drop_not_roce);
+  }
   const auto frame = roce::parse_frame(bytes);
   if (!frame) {
     const bool foreign = frame.error().kind == roce::FrameError::Kind::not_roce;

@@ -9,9 +9,6 @@ namespace verbena::nic {
 
 namespace {
 
-/// Packets that a queue pair may send before the next one has its turn.
-constexpr std::uint32_t quantum_packets = 16;
-
 /// Wraps transport packets into frames.
 class Encapsulator {
  public:
@@ -154,7 +151,8 @@ Result<void, PostError> Nic::post_send(Time now, Qp& qp, const SendWr& wr) {
   if (const auto refusal = refused_by(impl_->profile, wr)) {
     return std::unexpected(*refusal);
   }
-  if (auto posted = post(qp, wr); !posted) {
+  auto transport = impl_->env(now, qp);
+  if (auto posted = post(qp, transport, wr); !posted) {
     return posted;
   }
   if (qp.attr.state == QpState::err) {
@@ -174,7 +172,8 @@ Result<void, PostError> Nic::post_recv(Time now, Qp& qp, const RecvWr& wr) {
   if (service_of(qp.type) == ib::Service::xrc) {
     return std::unexpected(PostError::shared_queue);
   }
-  if (auto posted = post(qp, wr); !posted) {
+  auto transport = impl_->env(now, qp);
+  if (auto posted = post(qp, transport, wr); !posted) {
     return posted;
   }
   if (qp.attr.state == QpState::err) {
@@ -185,9 +184,13 @@ Result<void, PostError> Nic::post_recv(Time now, Qp& qp, const RecvWr& wr) {
 
 TransmitStatus Nic::poll_transmit(Time now, FrameSink& sink, std::uint32_t frames_max,
                                   TransmitOrder order) {
+  if (impl_->config.technology == Technology::iwarp) {
+    return TransmitStatus::idle;  // Its bytes go by poll_streams().
+  }
   NowhereSink nowhere(impl_->counters);
   FrameSink& way = impl_->port_is_active ? sink : nowhere;
-  const TransmitStatus status = impl_->transmit(now, way, frames_max, order);
+  const TransmitStatus status = impl_->take_turns(
+      frames_max, [&](Qp& qp) { return impl_->transmit_one(now, qp, way, frames_max, order); });
   if (!impl_->cq_signals.overflowed.empty()) {
     impl_->fail_users_of_overflowed_cqs(now);
   }
@@ -196,7 +199,7 @@ TransmitStatus Nic::poll_transmit(Time now, FrameSink& sink, std::uint32_t frame
 
 /// Puts a queue pair into the scheduler's list if it has something to send.
 void Nic::Impl::mark_ready(Qp& qp) {
-  const bool has_way = qp.encapsulation || is_datagram(qp.type);
+  const bool has_way = qp.encapsulation || is_datagram(qp.type) || is_stream(qp);
   if (has_way && !qp.ready_hook.is_linked() && wants_transmit(qp)) {
     ready.push_back(qp);
   }
@@ -206,31 +209,6 @@ void Nic::Impl::unmark_ready(Qp& qp) {
   if (qp.ready_hook.is_linked()) {
     ready.erase(ready.iterator_to(qp));
   }
-}
-
-/// Round robin: each ready queue pair sends a quantum, then goes to the end of the list. One whose
-/// way is blocked waits for the next call, the others go on.
-TransmitStatus Nic::Impl::transmit(Time now, FrameSink& sink, std::uint32_t frames_max,
-                                   TransmitOrder order) {
-  ReadyList blocked;
-  while (!ready.empty() && frames_max > 0) {
-    Qp& qp = ready.front();
-    ready.pop_front();
-    switch (transmit_one(now, qp, sink, frames_max, order)) {
-      case ib::TransmitResult::idle:
-        break;
-      case ib::TransmitResult::more:
-        ready.push_back(qp);
-        break;
-      case ib::TransmitResult::blocked:
-        blocked.push_back(qp);
-        break;
-    }
-  }
-  const bool more = !ready.empty();
-  const bool is_blocked = !blocked.empty();
-  ready.splice(ready.end(), blocked);
-  return more ? TransmitStatus::more : is_blocked ? TransmitStatus::blocked : TransmitStatus::idle;
 }
 
 /// Whether the queue pair's rate lets a request out now. If not, it has its turn again in time.

@@ -24,6 +24,7 @@
 #include "proto/ib_bth/uc_responder.h"
 #include "proto/ib_bth/ud_requester.h"
 #include "proto/ib_bth/ud_responder.h"
+#include "proto/iwarp/stream_qp.h"
 #include "proto/packet_sink.h"
 #include "proto/roce/encap.h"
 
@@ -51,15 +52,39 @@ struct Halves {
 using RcHalves = Halves<ib::RcRequester, ib::RcResponder>;
 using UcHalves = Halves<ib::UcRequester, ib::UcResponder>;
 using UdHalves = Halves<ib::UdRequester, ib::UdResponder>;
-using Transport = std::variant<RcHalves, UcHalves, UdHalves>;
 
-[[nodiscard]] Transport make_transport(Qpn number, const QpInitAttr& init);
+/// READs of a peer that an iWARP queue pair keeps room for, whatever a connection agrees on.
+inline constexpr std::uint16_t stream_ird_max = 32;
+
+/// A queue pair over a byte stream (iWARP): both halves in one.
+struct Stream {
+  Stream(Qpn number, const QpInitAttr& init)
+      : qp(number,
+           {.send = {.wr_max = init.caps.send_wr_max,
+                     .sge_max = init.caps.send_sge_max,
+                     .inline_bytes_max = init.caps.inline_bytes_max},
+            .ird_max = stream_ird_max},
+           init.signal_all, receives_of(init), *init.send_cq, *init.recv_cq) {}
+
+  /// A connection that has not been asked to close.
+  [[nodiscard]] bool wants_close() const { return is_open && (is_abandoned || qp.wants_close()); }
+
+  iwarp::StreamQp qp;
+  /// The owner of the Nic has a connection for it, and has not been asked to close it.
+  bool is_open = false;
+  /// The queue pair has no use for the connection any more, whatever its state.
+  bool is_abandoned = false;
+};
+using Transport = std::variant<RcHalves, UcHalves, UdHalves, Stream>;
+
+[[nodiscard]] Transport make_transport(Qpn number, const QpInitAttr& init, Technology technology);
 /// What the queues hold, which may be more than was asked for.
 [[nodiscard]] QpCaps caps_of(const Transport& transport, const QpInitAttr& init);
 
 class Qp {
  public:
-  Qp(Qpn number, Pd& pd_of_qp, const QpInitAttr& init, Counters& port_counters)
+  Qp(Qpn number, Pd& pd_of_qp, const QpInitAttr& init, Technology technology,
+     Counters& port_counters)
       : qpn(number),
         pd(pd_of_qp),
         type(init.type),
@@ -68,7 +93,7 @@ class Qp {
         srq(init.srq),
         xrcd(init.xrcd),
         cookie(init.cookie),
-        transport(make_transport(number, init)),
+        transport(make_transport(number, init, technology)),
         caps(caps_of(transport, init)),
         counters(&port_counters) {}
 

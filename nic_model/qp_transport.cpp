@@ -52,7 +52,10 @@ decltype(auto) visit_halves(const Qp& qp, Visitor&& visitor) {
 
 }  // namespace
 
-Transport make_transport(Qpn number, const QpInitAttr& init) {
+Transport make_transport(Qpn number, const QpInitAttr& init, Technology technology) {
+  if (technology == Technology::iwarp) {
+    return Transport(std::in_place_type<Stream>, number, init);
+  }
   switch (init.type) {
     case QpType::uc:
       return Transport(std::in_place_type<UcHalves>, number, init);
@@ -69,12 +72,15 @@ Transport make_transport(Qpn number, const QpInitAttr& init) {
 
 QpCaps caps_of(const Transport& transport, const QpInitAttr& init) {
   QpCaps caps = init.caps;
-  std::visit(
-      [&](const auto& halves) {
-        caps.send_wr_max = halves.requester.limits().wr_max;
-        caps.recv_wr_max = halves.responder.queue().wr_max();
-      },
-      transport);
+  std::visit(Overload{[&](const Stream& stream) {
+                        caps.send_wr_max = stream.qp.limits().wr_max;
+                        caps.recv_wr_max = stream.qp.receives().wr_max();
+                      },
+                      [&](const auto& halves) {
+                        caps.send_wr_max = halves.requester.limits().wr_max;
+                        caps.recv_wr_max = halves.responder.queue().wr_max();
+                      }},
+             transport);
   return caps;
 }
 
@@ -108,7 +114,8 @@ void activate_responder(Qp& qp, const NicConfig& config) {
                               ud.responder.activate({.pd = qp.pd.id,
                                                      .qkey = qp.attr.qkey,
                                                      .mtu_bytes = mtu_bytes(config.mtu_max)});
-                            }});
+                            },
+                            [](Stream&) {}});
 }
 
 void activate_requester(Qp& qp, const NicConfig& config) {
@@ -124,7 +131,8 @@ void activate_requester(Qp& qp, const NicConfig& config) {
                                             .pd = qp.pd.id,
                                             .qkey = qp.attr.qkey,
                                             .mtu_bytes = mtu_bytes(config.mtu_max)});
-                   }});
+                   },
+                   [](Stream&) {}});
 }
 
 void reconfigure(Qp& qp, const NicConfig& config) {
@@ -136,67 +144,97 @@ void reconfigure(Qp& qp, const NicConfig& config) {
                             [&](UdHalves& ud) {
                               ud.responder.set_qkey(qp.attr.qkey);
                               ud.requester.set_qkey(qp.attr.qkey);
-                            }});
+                            },
+                            [](Stream&) {}});
 }
 
 void resume_requester(Qp& qp) {
-  visit_halves(qp, Overload{[](RcHalves&) {},  // A reliable connection has no SQE.
-                            [](auto& unreliable) { unreliable.requester.resume(); }});
+  visit_halves(qp,
+               Overload{[](RcHalves&) {},  // A reliable connection has no SQE.
+                        [](Stream&) {}, [](auto& unreliable) { unreliable.requester.resume(); }});
 }
 
 void set_draining(Qp& qp, bool draining) {
-  visit_halves(qp, [&](auto& halves) { halves.requester.set_draining(draining); });
+  visit_halves(
+      qp, Overload{[](Stream&) {}, [&](auto& halves) { halves.requester.set_draining(draining); }});
 }
 
 void flush_requester(Qp& qp, ib::TransportEnv& env) {
-  visit_halves(qp, [&](auto& halves) { halves.requester.flush(env); });
+  visit_halves(qp, Overload{[](Stream&) {},  // Both of its queues fail together.
+                            [&](auto& halves) { halves.requester.flush(env); }});
 }
 
 void flush(Qp& qp, ib::TransportEnv& env) {
-  visit_halves(qp, [&](auto& halves) {
-    halves.requester.flush(env);
-    halves.responder.flush(env);
-  });
+  visit_halves(qp, Overload{[&](Stream& stream) {
+                              auto lent = stream_env(env);
+                              stream.qp.fail(lent);
+                            },
+                            [&](auto& halves) {
+                              halves.requester.flush(env);
+                              halves.responder.flush(env);
+                            }});
 }
 
 void reset(Qp& qp) {
-  visit_halves(qp, [&](auto& halves) {
-    halves.requester.reset();
-    halves.responder.reset();
-  });
+  visit_halves(qp, Overload{[](Stream& stream) {
+                              stream.qp.reset();
+                              stream.is_abandoned = stream.is_open;
+                            },
+                            [](auto& halves) {
+                              halves.requester.reset();
+                              halves.responder.reset();
+                            }});
 }
 
-Result<void, PostError> post(Qp& qp, const SendWr& wr) {
-  return visit_halves(qp, [&](auto& halves) { return halves.requester.post(wr); });
+Result<void, PostError> post(Qp& qp, ib::TransportEnv& env, const SendWr& wr) {
+  return visit_halves(qp, Overload{[&](Stream& stream) {
+                                     auto lent = stream_env(env);
+                                     return stream.qp.post_send(lent, wr);
+                                   },
+                                   [&](auto& halves) { return halves.requester.post(wr); }});
 }
 
-Result<void, PostError> post(Qp& qp, const RecvWr& wr) {
-  return visit_halves(qp, [&](auto& halves) { return halves.responder.post(wr); });
+Result<void, PostError> post(Qp& qp, ib::TransportEnv& env, const RecvWr& wr) {
+  return visit_halves(qp, Overload{[&](Stream& stream) {
+                                     auto lent = stream_env(env);
+                                     return stream.qp.post_recv(lent, wr);
+                                   },
+                                   [&](auto& halves) { return halves.responder.post(wr); }});
 }
 
 bool is_drained(const Qp& qp) {
-  return visit_halves(qp, [](const auto& halves) { return halves.requester.is_drained(); });
+  return visit_halves(qp,
+                      Overload{[](const Stream& stream) { return stream.qp.is_drained(); },
+                               [](const auto& halves) { return halves.requester.is_drained(); }});
 }
 
 bool wants_transmit(const Qp& qp) {
   return visit_halves(
-      qp, Overload{[](const RcHalves& rc) {
-                     return rc.responder.wants_transmit() || rc.requester.wants_transmit();
-                   },
-                   [](const auto& unreliable) { return unreliable.requester.wants_transmit(); }});
+      qp,
+      Overload{[](const RcHalves& rc) {
+                 return rc.responder.wants_transmit() || rc.requester.wants_transmit();
+               },
+               [](const Stream& stream) {
+                 return (stream.is_open && !stream.is_abandoned && stream.qp.wants_transmit()) ||
+                        stream.wants_close();
+               },
+               [](const auto& unreliable) { return unreliable.requester.wants_transmit(); }});
 }
 
 std::size_t room_to_send(const Qp& qp) {
-  return visit_halves(qp, [](const auto& halves) { return halves.requester.room(); });
+  return visit_halves(qp, Overload{[](const Stream& stream) { return stream.qp.room(); },
+                                   [](const auto& halves) { return halves.requester.room(); }});
 }
 
 Psn next_send_psn(const Qp& qp) {
-  return visit_halves(qp, [](const auto& halves) { return halves.requester.next_psn(); });
+  return visit_halves(qp, Overload{[](const Stream&) { return Psn(); },
+                                   [](const auto& halves) { return halves.requester.next_psn(); }});
 }
 
 std::optional<Psn> expected_psn(const Qp& qp) {
   return visit_halves(qp,
                       Overload{[](const UdHalves&) -> std::optional<Psn> { return std::nullopt; },
+                               [](const Stream&) -> std::optional<Psn> { return std::nullopt; },
                                [](const auto& connected) -> std::optional<Psn> {
                                  return connected.responder.expected_psn();
                                }});

@@ -7,6 +7,7 @@
 #include "nic_model/qp.h"
 #include "proto/ib_bth/opcode.h"
 #include "proto/ib_bth/transport_env.h"
+#include "proto/iwarp/stream_qp.h"
 #include "proto/work.h"
 
 namespace verbena::nic {
@@ -28,14 +29,21 @@ void flush_requester(Qp& qp, ib::TransportEnv& env);
 void flush(Qp& qp, ib::TransportEnv& env);
 void reset(Qp& qp);
 
-[[nodiscard]] Result<void, PostError> post(Qp& qp, const SendWr& wr);
-[[nodiscard]] Result<void, PostError> post(Qp& qp, const RecvWr& wr);
+[[nodiscard]] Result<void, PostError> post(Qp& qp, ib::TransportEnv& env, const SendWr& wr);
+[[nodiscard]] Result<void, PostError> post(Qp& qp, ib::TransportEnv& env, const RecvWr& wr);
+
+[[nodiscard]] inline bool is_stream(const Qp& qp) {
+  return std::holds_alternative<Stream>(qp.transport);
+}
+[[nodiscard]] inline iwarp::StreamEnv stream_env(const ib::TransportEnv& env) {
+  return {.now = env.now, .memory = env.memory, .counters = env.counters};
+}
 
 [[nodiscard]] bool is_drained(const Qp& qp);
 [[nodiscard]] bool wants_transmit(const Qp& qp);
 [[nodiscard]] std::size_t room_to_send(const Qp& qp);
 [[nodiscard]] Psn next_send_psn(const Qp& qp);
-/// nullopt for datagrams, which have none.
+/// nullopt for datagrams and streams, which have none.
 [[nodiscard]] std::optional<Psn> expected_psn(const Qp& qp);
 /// time_never for services without acknowledgements.
 [[nodiscard]] inline Time next_timeout(const Qp& qp) {

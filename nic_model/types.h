@@ -172,8 +172,13 @@ class PersistentStore {
   [[nodiscard]] virtual bool make_persistent(std::byte* start, std::uint64_t bytes) noexcept = 0;
 };
 
+/// What connections of a Nic are made of: packets in frames, or FPDUs in byte streams.
+enum class Technology : std::uint8_t { roce, iwarp };
+
 /// What the owner decides when it creates a Nic.
 struct NicConfig {
+  /// An iWARP device has only reliable connections, and they are streams.
+  Technology technology = Technology::roce;
   std::uint64_t node_guid = 0;
   /// MTU of the port; a QP's path MTU may not exceed it.
   Mtu mtu_max = Mtu::mtu_4096;

@@ -25,6 +25,8 @@ std::string_view words_of(PacketNote::Cause cause) {
       return " after a gap in the responses (implied NAK)";
     case PacketNote::Cause::rnr:
       return " after an RNR NAK";
+    case PacketNote::Cause::duplicate_acks:
+      return " after duplicate ACKs";
   }
   return "";
 }

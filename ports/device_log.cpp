@@ -22,6 +22,8 @@ std::string describe(const nic::QpChange& change) {
       return "the peer's request was invalid";
     case Cause::access_violation:
       return "the peer's request had no right to the memory that it named";
+    case Cause::connection_lost:
+      return "the connection is lost";
     case Cause::cq_overflow:
       return "its completion queue was full";
   }

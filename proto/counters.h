@@ -69,6 +69,9 @@ namespace verbena {
   X(rx_drop_qkey)            /* Q_Key does not match (UD) */                                    \
   X(rx_drop_message)         /* UC and UD requests that are not allowed or don't fit */         \
   X(rx_drop_duplicate)       /* duplicates of READs or atomics no longer kept for replay */     \
+  X(rx_fpdu_err)             /* FPDUs with a wrong CRC or marker (iWARP) */                     \
+  X(sent_terminates)         /* TERMINATE messages sent (iWARP) */                              \
+  X(rcvd_terminates)         /* TERMINATE messages received (iWARP) */                          \
   X(cq_overflow)             /* completions that met a full queue */                            \
   X(async_event_overflow)    /* events that nobody fetched in time */
 

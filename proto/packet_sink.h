@@ -25,7 +25,8 @@ struct PacketNote {
     rnr_nak,
     nak,
   };
-  enum class Cause : std::uint8_t { none, timeout, nak_sequence, implied_nak, rnr };
+  /// duplicate_acks: of TCP, fast retransmit.
+  enum class Cause : std::uint8_t { none, timeout, nak_sequence, implied_nak, rnr, duplicate_acks };
 
   Kind kind = Kind::plain;
   Cause cause = Cause::none;

@@ -44,6 +44,8 @@ const char* name_of(RxCheck check) noexcept {
       return "execution";
     case RxCheck::response:
       return "response";
+    case RxCheck::tcp_sequence:
+      return "TCP sequence";
   }
   return "unknown";
 }
@@ -56,6 +58,8 @@ const char* verb_of(RxVerdict::Kind kind) {
       return "accepted";
     case RxVerdict::Kind::duplicate:
       return "duplicate";
+    case RxVerdict::Kind::early:
+      return "early";
     case RxVerdict::Kind::nak:
       return "refused";
     case RxVerdict::Kind::dropped:

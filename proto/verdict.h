@@ -33,6 +33,8 @@ enum class RxCheck : std::uint8_t {
   key,
   execute,
   response,
+  /// Of TCP (iWARP).
+  tcp_sequence,
 };
 
 [[nodiscard]] const char* name_of(RxCheck check) noexcept;
@@ -42,6 +44,8 @@ struct RxVerdict {
     accepted,
     /// Seen before: not executed again, answered again.
     duplicate,
+    /// Kept until what is missing before it comes (TCP).
+    early,
     /// Refused, and the peer is told so: `syndrome` is what the AETH will carry.
     nak,
     /// Refused in silence: `counter` counts it.

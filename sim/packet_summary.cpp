@@ -151,6 +151,8 @@ std::string describe(const PacketNote& note) {
         return " after an implied NAK";
       case PacketNote::Cause::rnr:
         return " after an RNR NAK";
+      case PacketNote::Cause::duplicate_acks:
+        return " after duplicate ACKs";
     }
     return "";
   };

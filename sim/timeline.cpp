@@ -35,6 +35,8 @@ std::string remark_of(const RxVerdict& verdict) {
       return {};
     case RxVerdict::Kind::duplicate:
       return "duplicate";
+    case RxVerdict::Kind::early:
+      return fmt::format("kept: {} comes first", verdict.expected);
     case RxVerdict::Kind::nak:
       return fmt::format("refused by the {} check", name_of(verdict.check));
     case RxVerdict::Kind::dropped:

@@ -3,6 +3,7 @@
 #include "proto/iwarp/stream_qp.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -14,6 +15,8 @@ bool is_supported(const SendWr& wr) {
     case WrOpcode::rdma_write:
     case WrOpcode::send:
     case WrOpcode::send_with_inv:
+    case WrOpcode::local_inv:
+    case WrOpcode::bind_mw:
       return true;
     case WrOpcode::rdma_read:
       return !wr.inline_data;
@@ -40,15 +43,15 @@ std::string_view name_of(StreamState state) noexcept {
   return "unknown";
 }
 
-StreamQp::StreamQp(Qpn qpn, const Limits& limits, bool signal_all, CompletionSink& send_completions,
-                   CompletionSink& recv_completions)
+StreamQp::StreamQp(Qpn qpn, const Limits& limits, bool signal_all, RecvSource receives,
+                   CompletionSink& send_completions, CompletionSink& recv_completions)
     : qpn_(qpn),
       limits_(limits),
       signal_all_(signal_all),
       send_completions_(send_completions),
       recv_completions_(recv_completions),
       send_queue_(limits.send),
-      recv_queue_(limits.recv_wr_max, limits.recv_sge_max),
+      receives_(std::move(receives)),
       writer_(FpduFormat{}),
       responses_(std::make_unique<Response[]>(std::max<std::uint16_t>(limits.ird_max, 1))) {}
 
@@ -58,17 +61,32 @@ void StreamQp::activate(const StreamConnection& connection) {
   connection_ = connection;
   receiver_.emplace(connection.agreement.receive_format);
   writer_ = FpduWriter(connection.agreement.send_format);
+  forget_stream();
   state_ = StreamState::rts;
+  rtr_is_due_ = connection.is_initiator && connection.agreement.rtr.has_value();
+}
+
+/// Nothing of a stream is left that was.
+void StreamQp::forget_stream() {
   sent_terminate_.reset();
   received_terminate_.reset();
+  failed_with_.reset();
   cursor_ = unanswered_ = send_queue_.head();
   sent_bytes_ = response_bytes_ = received_bytes_ = 0;
   send_msn_ = read_msn_ = expected_send_msn_ = expected_read_msn_ = 1;
-  rtr_is_due_ = connection.is_initiator && connection.agreement.rtr.has_value();
-  rtr_read_in_flight_ = has_received_ = false;
+  rtr_is_due_ = rtr_read_in_flight_ = has_received_ = false;
   reads_in_flight_ = responses_count_ = 0;
   inbound_send_.reset();
   terminate_ulpdu_bytes_ = 0;
+}
+
+void StreamQp::reset() {
+  state_ = StreamState::idle;
+  while (!send_queue_.empty()) {
+    send_queue_.pop();
+  }
+  receives_.clear();
+  forget_stream();
 }
 
 Result<void, PostError> StreamQp::post_send(StreamEnv& env, const SendWr& wr) {
@@ -88,7 +106,7 @@ Result<void, PostError> StreamQp::post_send(StreamEnv& env, const SendWr& wr) {
 }
 
 Result<void, PostError> StreamQp::post_recv(StreamEnv& env, const RecvWr& wr) {
-  const auto pushed = recv_queue_.push(wr);
+  const auto pushed = receives_.push(wr);
   if (pushed && (state_ == StreamState::terminate || state_ == StreamState::error)) {
     flush(env);
   }
@@ -105,8 +123,9 @@ void StreamQp::disconnect(StreamEnv& env) {
 }
 
 void StreamQp::fail(StreamEnv& env) {
-  state_ = StreamState::error;
-  terminate_ulpdu_bytes_ = 0;
+  if (state_ != StreamState::terminate) {
+    state_ = StreamState::error;
+  }
   flush(env);
 }
 
@@ -194,12 +213,12 @@ void StreamQp::complete_receive(StreamEnv& env, WcStatus status, Completion comp
       env.counters.add(Counter::resp_cqe_flush_error);
     }
   }
-  completion.wr_id = recv_queue_.front().wr_id;
+  completion.wr_id = receives_.front().wr_id;
   completion.time = env.now;
   completion.qpn = qpn_;
   completion.status = status;
   completion.opcode = WcOpcode::recv;
-  recv_queue_.pop();
+  receives_.pop();
   recv_completions_.complete(completion, solicited || failed);
 }
 
@@ -214,7 +233,8 @@ void StreamQp::flush(StreamEnv& env) {
   reads_in_flight_ = responses_count_ = 0;
   rtr_is_due_ = rtr_read_in_flight_ = false;
   inbound_send_.reset();
-  while (!recv_queue_.empty()) {
+  // What waits in a shared queue belongs to the others.
+  while (!receives_.owns_none()) {
     complete_receive(env, WcStatus::wr_flush_err, {}, false);
   }
 }
@@ -223,6 +243,7 @@ void StreamQp::flush(StreamEnv& env) {
 void StreamQp::terminate(StreamEnv& env, TerminateReason reason, ByteView segment) {
   state_ = StreamState::terminate;
   sent_terminate_ = reason;
+  env.counters.add(Counter::sent_terminates);
   terminate_ulpdu_bytes_ = emit_terminate(terminate_ulpdu_, reason, segment);
   flush(env);
 }
@@ -235,6 +256,7 @@ void StreamQp::fail_request(StreamEnv& env, WcStatus status) {
     complete_request(env, WcStatus::wr_flush_err);
   }
   complete_request(env, status);
+  failed_with_ = status;
   cursor_ = send_queue_.head();
   terminate(env, TerminateReason::rdmap_local_catastrophic, {});
 }

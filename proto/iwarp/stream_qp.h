@@ -41,6 +41,7 @@
 #include "proto/iwarp/fpdu_writer.h"
 #include "proto/iwarp/negotiation.h"
 #include "proto/iwarp/segment.h"
+#include "proto/iwarp/stream_sink.h"
 #include "proto/iwarp/terminate.h"
 #include "proto/memory_access.h"
 #include "proto/recv_queue.h"
@@ -56,17 +57,6 @@ struct StreamEnv {
   Counters& counters;
 };
 
-/// Takes the bytes of a stream, one FPDU after the other.
-class StreamSink {
- public:
-  virtual ~StreamSink() = default;
-  /// Exactly `bytes` of room, or an empty span if there is none now: nothing is lost, ask again
-  /// later. A reservation that is not committed is forgotten by the next reserve().
-  [[nodiscard]] virtual MutableBytes reserve(std::size_t bytes) = 0;
-  /// Sends what was written to the last reservation, all of it.
-  virtual void commit() = 0;
-};
-
 enum class StreamState : std::uint8_t { idle, rts, closing, terminate, error };
 [[nodiscard]] std::string_view name_of(StreamState state) noexcept;
 
@@ -79,6 +69,8 @@ struct StreamConnection {
   MpaAgreement agreement;
   bool is_initiator = false;
   PdId pd{};
+  /// What the peer may do to our memory at all; none of it goes beyond the rights of the memory.
+  Access access = Access::remote_write | Access::remote_read;
   /// The TCP segment's payload (EMSS): FPDUs are cut so that one fits it.
   std::size_t segment_bytes = 1460;
 };
@@ -93,14 +85,19 @@ class StreamQp {
  public:
   struct Limits {
     SendQueueLimits send;
-    std::uint32_t recv_wr_max = 1;
-    std::uint32_t recv_sge_max = 1;
     /// READs that peers may have in flight, whatever a connection negotiates.
     std::uint16_t ird_max = 16;
   };
 
-  StreamQp(Qpn qpn, const Limits& limits, bool signal_all, CompletionSink& send_completions,
-           CompletionSink& recv_completions);
+  StreamQp(Qpn qpn, const Limits& limits, bool signal_all, RecvSource receives,
+           CompletionSink& send_completions, CompletionSink& recv_completions);
+
+  [[nodiscard]] const SendQueueLimits& limits() const { return send_queue_.limits(); }
+  [[nodiscard]] const RecvSource& receives() const { return receives_; }
+  /// Send requests that still fit.
+  [[nodiscard]] std::size_t room() const { return send_queue_.room(); }
+  /// Every request of the send queue has completed.
+  [[nodiscard]] bool is_drained() const { return send_queue_.empty(); }
 
   // Commands.
   /// From idle. agreement.depths.ird is at most limits.ird_max.
@@ -109,8 +106,11 @@ class StreamQp {
   [[nodiscard]] Result<void, PostError> post_recv(StreamEnv& env, const RecvWr& wr);
   /// Nothing more is posted; what was posted is sent, then the stream closes.
   void disconnect(StreamEnv& env);
-  /// To the error state at once, as when the consumer says so. Everything is flushed.
+  /// To the error state at once, as when the consumer says so. Everything is flushed. A TERMINATE
+  /// that waits to be sent is still sent.
   void fail(StreamEnv& env);
+  /// Back to idle; nothing completes.
+  void reset();
 
   // Events in.
   /// Bytes of the peer. They are used up, whatever becomes of them.
@@ -124,6 +124,7 @@ class StreamQp {
   /// Up to `fpdus_max` FPDUs, which it counts down.
   [[nodiscard]] StreamTransmitted poll_transmit(StreamEnv& env, StreamSink& sink,
                                                 std::uint32_t& fpdus_max);
+  [[nodiscard]] bool wants_transmit() const;
   /// All that is to be sent was sent: the owner closes its side of the stream.
   [[nodiscard]] bool wants_close() const;
 
@@ -133,6 +134,9 @@ class StreamQp {
   [[nodiscard]] std::optional<TerminateCode> received_terminate() const {
     return received_terminate_;
   }
+  /// How the request ended for which the stream was given up: one of ours that can't be carried
+  /// out, or a READ that the peer refused.
+  [[nodiscard]] std::optional<WcStatus> failed_with() const { return failed_with_; }
 
  private:
   /// A READ of the peer that is being answered.
@@ -149,7 +153,7 @@ class StreamQp {
     std::uint32_t stag = 0;
     std::uint64_t offset = 0;
   };
-  enum class Emitted : std::uint8_t { sent, no_room, failed };
+  enum class Emitted : std::uint8_t { sent, done_here, no_room, failed };
   using Checked = std::optional<TerminateReason>;
 
   // Receiving (stream_qp_receive.cpp).
@@ -170,10 +174,12 @@ class StreamQp {
   [[nodiscard]] bool may_send() const;
   [[nodiscard]] bool may_start(const SendWqe& wqe) const;
   [[nodiscard]] bool has_request_to_send() const;
+  [[nodiscard]] bool has_local_work() const;
   [[nodiscard]] Emitted emit_next(StreamEnv& env, StreamSink& sink);
   [[nodiscard]] Emitted emit_terminate_message(StreamSink& sink);
   [[nodiscard]] Emitted emit_rtr(StreamSink& sink);
   [[nodiscard]] Emitted emit_request(StreamEnv& env, StreamSink& sink);
+  [[nodiscard]] Emitted execute_local(StreamEnv& env, const SendWqe& wqe);
   [[nodiscard]] Emitted emit_data(StreamEnv& env, StreamSink& sink, const SendWqe& wqe);
   [[nodiscard]] Emitted emit_read_request(StreamEnv& env, StreamSink& sink, const SendWqe& wqe);
   [[nodiscard]] Emitted emit_response(StreamEnv& env, StreamSink& sink);
@@ -186,6 +192,7 @@ class StreamQp {
   [[nodiscard]] MemoryUser memory_user() const { return {.pd = connection_.pd, .qpn = qpn_}; }
   void complete_receive(StreamEnv& env, WcStatus status, Completion completion, bool solicited);
   void flush(StreamEnv& env);
+  void forget_stream();
   void terminate(StreamEnv& env, TerminateReason reason, ByteView segment);
   void fail_request(StreamEnv& env, WcStatus status);
   [[nodiscard]] bool has_work() const;
@@ -196,7 +203,7 @@ class StreamQp {
   CompletionSink& send_completions_;
   CompletionSink& recv_completions_;
   SendQueue send_queue_;
-  RecvQueue recv_queue_;
+  RecvSource receives_;
 
   StreamState state_ = StreamState::idle;
   StreamConnection connection_;
@@ -204,6 +211,7 @@ class StreamQp {
   FpduWriter writer_;
   std::optional<TerminateReason> sent_terminate_;
   std::optional<TerminateCode> received_terminate_;
+  std::optional<WcStatus> failed_with_;
 
   // Sending. `cursor_` is the request that is sent next, `sent_bytes_` how much of it was sent.
   std::uint64_t cursor_ = 0;

@@ -65,6 +65,7 @@ void StreamQp::on_stream(StreamEnv& env, ByteView bytes) {
   while (state_ == StreamState::rts || state_ == StreamState::closing) {
     const auto fpdu = receiver_->next(bytes);
     if (!fpdu) {
+      env.counters.add(Counter::rx_fpdu_err);
       terminate(env,
                 fpdu.error() == FpduError::crc ? TerminateReason::llp_crc
                                                : TerminateReason::llp_fpdu_length,
@@ -74,6 +75,7 @@ void StreamQp::on_stream(StreamEnv& env, ByteView bytes) {
     if (!*fpdu) {
       return;
     }
+    env.counters.add(Counter::rcvd_pkts);
     on_ulpdu(env, (*fpdu)->ulpdu);
   }
 }
@@ -124,7 +126,7 @@ StreamQp::Checked StreamQp::check_send(StreamEnv& env, const SegmentView& segmen
   if (header.msn.value() != expected_send_msn_) {
     return TerminateReason::ddp_untagged_msn_range;
   }
-  if (recv_queue_.empty()) {
+  if (receives_.empty()) {
     env.counters.add(Counter::out_of_buffer);
     return TerminateReason::ddp_untagged_no_buffer;
   }
@@ -135,7 +137,7 @@ StreamQp::Checked StreamQp::check_send(StreamEnv& env, const SegmentView& segmen
   if (inbound_send_ && *inbound_send_ != segment.opcode()) {
     return TerminateReason::rdmap_opcode;
   }
-  const std::uint64_t room = total_length(recv_queue_.front().sges);
+  const std::uint64_t room = total_length(receives_.front().sges);
   if (received_bytes_ + std::uint64_t{segment.payload().size()} > room) {
     env.counters.add(Counter::resp_local_length_error);
     complete_receive(env, WcStatus::loc_len_err, {}, false);
@@ -149,7 +151,8 @@ StreamQp::Checked StreamQp::on_send(StreamEnv& env, const SegmentView& segment) 
     return refused;
   }
   inbound_send_ = segment.opcode();
-  const RecvWr receive = recv_queue_.front();
+  receives_.hold();
+  const RecvWr receive = receives_.front();
   if (!scatter(env.memory, connection_.pd, receive.sges, received_bytes_, segment.payload())) {
     complete_receive(env, WcStatus::loc_prot_err, {}, false);
     return TerminateReason::ddp_local_catastrophic;
@@ -185,6 +188,10 @@ StreamQp::Checked StreamQp::on_write(StreamEnv& env, const SegmentView& segment)
   }
   // A segment without payload touches nothing, so its STag may be anything (RFC 5040, 5.2).
   if (!payload.empty()) {
+    if (!allows(connection_.access, Access::remote_write)) {
+      env.counters.add(Counter::resp_remote_access_errors);
+      return TerminateReason::rdmap_access;
+    }
     const auto memory =
         env.memory.remote(memory_user(), Rkey{header.stag.value()}, Va{header.offset.value()},
                           payload.size(), Access::remote_write);
@@ -224,6 +231,10 @@ StreamQp::Checked StreamQp::on_read_request(StreamEnv& env, const SegmentView& s
   const Rkey source_stag{request.source_stag.value()};
   const Va source_offset{request.source_offset.value()};
   if (size_bytes > 0) {
+    if (!allows(connection_.access, Access::remote_read)) {
+      env.counters.add(Counter::resp_remote_access_errors);
+      return TerminateReason::rdmap_access;
+    }
     const auto permitted = env.memory.check_remote(memory_user(), source_stag, source_offset,
                                                    size_bytes, Access::remote_read);
     if (!permitted) {
@@ -316,6 +327,7 @@ std::uint64_t StreamQp::blamed_read(const SegmentView& segment) const {
 void StreamQp::on_terminate(StreamEnv& env, const SegmentView& segment) {
   const auto header = segment.rdmap<TerminateHeader>();
   received_terminate_ = header.to_code();
+  env.counters.add(Counter::rcvd_terminates);
   state_ = StreamState::terminate;
   complete_requests(env);
   const auto reason = find_reason(*received_terminate_);
@@ -325,6 +337,7 @@ void StreamQp::on_terminate(StreamEnv& env, const SegmentView& segment) {
       complete_request(env, WcStatus::wr_flush_err);
     }
     complete_request(env, WcStatus::rem_access_err);
+    failed_with_ = WcStatus::rem_access_err;
   }
   flush(env);
 }

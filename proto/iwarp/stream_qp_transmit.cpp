@@ -65,14 +65,15 @@ UntaggedHeader untagged_header(RdmapOpcode opcode, bool is_last, std::uint32_t m
 
 StreamTransmitted StreamQp::poll_transmit(StreamEnv& env, StreamSink& sink,
                                           std::uint32_t& fpdus_max) {
-  while (terminate_ulpdu_bytes_ > 0 ||
-         (may_send() && (rtr_is_due_ || responses_count_ > 0 || has_request_to_send()))) {
+  while (wants_transmit()) {
     if (fpdus_max == 0) {
       return StreamTransmitted::more;
     }
     switch (emit_next(env, sink)) {
       case Emitted::sent:
         --fpdus_max;
+        break;
+      case Emitted::done_here:
         break;
       case Emitted::no_room:
         return StreamTransmitted::blocked;
@@ -81,6 +82,18 @@ StreamTransmitted StreamQp::poll_transmit(StreamEnv& env, StreamSink& sink,
     }
   }
   return StreamTransmitted::idle;
+}
+
+bool StreamQp::wants_transmit() const {
+  return terminate_ulpdu_bytes_ > 0 ||
+         (may_send() && (rtr_is_due_ || responses_count_ > 0 || has_request_to_send())) ||
+         has_local_work();
+}
+
+/// The next request needs no peer, so it doesn't wait for one.
+bool StreamQp::has_local_work() const {
+  const bool is_live = state_ == StreamState::rts || state_ == StreamState::closing;
+  return is_live && has_request_to_send() && is_local(send_queue_.at(cursor_).opcode);
 }
 
 /// A responder first waits for an FPDU of the initiator (RFC 5044, 7.1.2): before that, the
@@ -105,6 +118,9 @@ bool StreamQp::has_request_to_send() const {
 StreamQp::Emitted StreamQp::emit_next(StreamEnv& env, StreamSink& sink) {
   if (terminate_ulpdu_bytes_ > 0) {
     return emit_terminate_message(sink);
+  }
+  if (has_local_work()) {
+    return execute_local(env, send_queue_.at(cursor_));
   }
   if (rtr_is_due_) {
     return emit_rtr(sink);
@@ -161,6 +177,20 @@ StreamQp::Emitted StreamQp::emit_request(StreamEnv& env, StreamSink& sink) {
     return Emitted::failed;
   }
   return wqe.is_read() ? emit_read_request(env, sink, wqe) : emit_data(env, sink, wqe);
+}
+
+/// Binds or invalidates a window, in the order of the queue: what was sent before went under the
+/// old STag.
+StreamQp::Emitted StreamQp::execute_local(StreamEnv& env, const SendWqe& wqe) {
+  const bool is_bind = wqe.opcode == WrOpcode::bind_mw;
+  const auto done = is_bind ? env.memory.bind(memory_user(), wqe.binding)
+                            : env.memory.invalidate(memory_user(), wqe.invalidate_rkey);
+  if (!done) {
+    fail_request(env, is_bind ? WcStatus::mw_bind_err : WcStatus::loc_qp_op_err);
+    return Emitted::failed;
+  }
+  end_request(env);
+  return Emitted::done_here;
 }
 
 /// One segment of a SEND or WRITE.

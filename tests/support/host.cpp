@@ -16,6 +16,7 @@ constexpr std::align_val_t page{4096};
 
 nic::NicConfig config_of(const inet::Ipv4Address& address, const HostOptions& options) {
   nic::NicConfig config;
+  config.technology = options.technology;
   config.node_guid = 1;
   config.mtu_max = options.mtu_max;
   using Type = nic::GidEntry::Type;

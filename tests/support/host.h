@@ -42,6 +42,7 @@ struct HostOptions {
   /// Of all its GIDs.
   std::optional<std::uint16_t> vlan{};
   const nic::DeviceProfile* profile = &nic::default_profile();
+  nic::Technology technology = nic::Technology::roce;
 };
 
 /// Page-aligned memory, as an application's mostly is.

@@ -280,10 +280,8 @@ class Replay {
   Direction client_;
   Direction server_;
   std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>> ranges_;
-  StreamSide side_{{.send = {.wr_max = 64, .sge_max = 1, .inline_bytes_max = 0},
-                    .recv_wr_max = 64,
-                    .recv_sge_max = 1,
-                    .ird_max = 256}};
+  StreamSide side_{
+      {.send = {.wr_max = 64, .sge_max = 1, .inline_bytes_max = 0}, .ird_max = 256}, 64, 1};
 };
 
 /// What siw's TERMINATE would be with the bit fields of its control word the

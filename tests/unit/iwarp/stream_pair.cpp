@@ -68,8 +68,9 @@ void Pipe::commit() {
   ++commits;
 }
 
-StreamSide::StreamSide(const iwarp::StreamQp::Limits& limits)
-    : qp(Qpn{7}, limits, false, sent, received) {}
+StreamSide::StreamSide(const iwarp::StreamQp::Limits& limits, std::uint32_t recv_wr_max,
+                       std::uint32_t recv_sge_max)
+    : qp(Qpn{7}, limits, false, RecvSource(recv_wr_max, recv_sge_max), sent, received) {}
 
 void StreamSide::transmit(std::uint32_t fpdus_max) {
   StreamEnv lent = env();

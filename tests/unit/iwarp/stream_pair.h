@@ -72,7 +72,8 @@ class Pipe final : public iwarp::StreamSink {
 };
 
 struct StreamSide {
-  explicit StreamSide(const iwarp::StreamQp::Limits& limits);
+  explicit StreamSide(const iwarp::StreamQp::Limits& limits, std::uint32_t recv_wr_max = 64,
+                      std::uint32_t recv_sge_max = 4);
   [[nodiscard]] iwarp::StreamEnv env() {
     return {.now = Time{}, .memory = memory, .counters = counters};
   }
@@ -100,10 +101,7 @@ struct StreamSide {
 };
 
 inline constexpr iwarp::StreamQp::Limits stream_limits{
-    .send = {.wr_max = 64, .sge_max = 4, .inline_bytes_max = 256},
-    .recv_wr_max = 64,
-    .recv_sge_max = 4,
-    .ird_max = 8};
+    .send = {.wr_max = 64, .sge_max = 4, .inline_bytes_max = 256}, .ird_max = 8};
 
 struct StreamPair {
   explicit StreamPair(iwarp::MpaAgreement initiator_agreement = plain_agreement(),
