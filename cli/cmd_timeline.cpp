@@ -15,6 +15,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/exit_status.h"
@@ -32,6 +34,7 @@ struct TimelineOptions {
   std::size_t packets_max = sim::arrows_max_default;
   std::optional<std::size_t> width;
   std::optional<std::uint64_t> seed;
+  bool sweep = false;
 };
 
 /// Where the output goes to no terminal.
@@ -50,21 +53,34 @@ int complain(const std::string& text) {
   return exit_failed;
 }
 
-Result<sim::Timeline, std::string> read_timeline(const TimelineOptions& options) {
+using Timelines = std::vector<sim::Timeline>;
+
+Result<Timelines, std::string> read_timelines(const TimelineOptions& options) {
   if (!options.file.ends_with(".toml")) {
-    return sim::timeline_of_capture(options.file, options.packets_max);
+    auto timeline = sim::timeline_of_capture(options.file, options.packets_max);
+    if (!timeline) {
+      return std::unexpected(timeline.error());
+    }
+    return Timelines{*std::move(timeline)};
   }
   const auto scenarios = read_scenarios(options.file);
   if (!scenarios) {
     return std::unexpected(scenarios.error());
   }
-  // Of a sweep the first row is drawn.
-  const sim::Scenario& scenario = scenarios->front();
-  const auto result = sim::run_scenario(scenario, {.seed = options.seed});
-  if (!result) {
-    return std::unexpected(result.error());
+  Timelines timelines;
+  for (const sim::Scenario& scenario : *scenarios) {
+    const auto result = sim::run_scenario(scenario, {.seed = options.seed});
+    if (!result) {
+      return std::unexpected(result.error());
+    }
+    const bool is_row = options.sweep && !scenario.variant.empty();
+    const std::string& title = is_row ? scenario.variant : scenario.title;
+    timelines.push_back(sim::timeline_of(*result, title, options.packets_max));
+    if (!options.sweep) {
+      break;
+    }
   }
-  return sim::timeline_of(*result, scenario.title, options.packets_max);
+  return timelines;
 }
 
 bool write_file(const std::string& path, const std::string& text) {
@@ -82,17 +98,17 @@ bool write_file(const std::string& path, const std::string& text) {
 }
 
 int run(const TimelineOptions& options) {
-  const auto timeline = read_timeline(options);
-  if (!timeline) {
-    return complain(timeline.error());
+  const auto timelines = read_timelines(options);
+  if (!timelines) {
+    return complain(timelines.error());
   }
   if (options.svg.empty() && options.html.empty()) {
-    fmt::print("{}", sim::render_text(*timeline, options.width.value_or(terminal_width())));
+    fmt::print("{}", sim::render_text(*timelines, options.width.value_or(terminal_width())));
     return exit_ok;
   }
   const bool written =
-      (options.svg.empty() || write_file(options.svg, sim::render_svg(*timeline))) &&
-      (options.html.empty() || write_file(options.html, sim::render_html(*timeline)));
+      (options.svg.empty() || write_file(options.svg, sim::render_svg(*timelines))) &&
+      (options.html.empty() || write_file(options.html, sim::render_html(*timelines)));
   return written ? exit_ok : exit_failed;
 }
 
@@ -111,6 +127,8 @@ void add_timeline(CLI::App& app, int& status) {
       ->type_name("COUNT");
   command->add_option("--width", options->width, "Characters a line; by default the terminal's")
       ->type_name("COUNT");
+  command->add_flag("--sweep", options->sweep,
+                    "Draw all rows of a sweep beside each other, not only the first");
   command->add_option("--seed", options->seed, "Instead of the scenario's own")->type_name("SEED");
   command->callback([options, &status] { status = run(*options); });
 }

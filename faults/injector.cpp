@@ -9,7 +9,9 @@
 #include "faults/units.h"
 #include "proto/ib_bth/packet.h"
 #include "proto/inet/headers.h"
+#include "proto/inet/tcp/frame.h"
 #include "proto/roce/decap.h"
+#include "proto/roce/gid.h"
 #include "proto/roce/icrc.h"
 
 namespace verbena::faults {
@@ -17,10 +19,11 @@ namespace verbena::faults {
 /// What the rules ask of a frame, found out once.
 struct FaultInjector::Facts {
   Direction direction{};
-  bool is_roce = false;
+  /// RoCE or TCP: the addresses are known.
+  bool is_addressed = false;
   Gid source;
   Gid destination;
-  /// Where the transport headers begin; 0 if the frame isn't RoCE.
+  /// Where the transport headers begin, or the payload of a TCP segment; 0 if it is neither.
   std::size_t transport_offset = 0;
   bool is_transport = false;
   ib::Opcode opcode{};
@@ -28,6 +31,8 @@ struct FaultInjector::Facts {
   Psn psn;
   Psn first_psn;
   std::optional<ib::AethKind> aeth;
+  /// The FPDUs that a TCP segment begins with.
+  std::bitset<iwarp::segment_names.size()> segments;
 };
 
 namespace {
@@ -55,16 +60,22 @@ void fix_icrc(MutableBytes frame) {
 
 /// Sets ECN to 3. The ICRC doesn't cover it; the IPv4 header checksum does.
 void mark_congestion(MutableBytes frame) {
+  const auto mark_ipv4 = [frame](std::size_t offset) {
+    auto header = read_struct<inet::Ipv4Header>(frame.subspan(offset));
+    header.type_of_service = header.type_of_service | 3U;
+    header.checksum = inet::ipv4_checksum(header);
+    write_struct(frame.subspan(offset), header);
+  };
+  if (const auto tcp = inet::parse_tcp_frame(frame)) {
+    return mark_ipv4(tcp->segment_offset - inet::ipv4_header_bytes);
+  }
   const auto parsed = roce::parse_frame(frame);
   if (!parsed) {
     return;
   }
   const auto offset = static_cast<std::size_t>(parsed->packet.data() - frame.data());
   if (parsed->version == roce::Version::v2_ipv4) {
-    auto header = read_struct<inet::Ipv4Header>(frame.subspan(offset));
-    header.type_of_service = header.type_of_service | 3U;
-    header.checksum = inet::ipv4_checksum(header);
-    write_struct(frame.subspan(offset), header);
+    mark_ipv4(offset);
   } else {
     // Traffic class: the low half of byte 0 and the high half of byte 1 (RFC 8200, 3).
     frame[offset + 1] |= std::byte{0x30};
@@ -102,11 +113,26 @@ void FaultInjector::add(RuleSet rules) {
 FaultInjector::Facts FaultInjector::facts_of(Direction direction, ByteView frame) {
   Facts facts;
   facts.direction = direction;
+  if (const auto tcp = inet::parse_tcp_frame(frame)) {
+    facts.is_addressed = true;
+    facts.source = roce::gid_from_ipv4(tcp->source);
+    facts.destination = roce::gid_from_ipv4(tcp->destination);
+    ByteView payload = tcp->segment.payload;
+    facts.transport_offset = payload.empty()
+                                 ? tcp->segment_offset
+                                 : static_cast<std::size_t>(payload.data() - frame.data());
+    while (const auto fpdu = iwarp::glimpse_fpdu(payload)) {
+      if (fpdu->name) {
+        facts.segments.set(*fpdu->name);
+      }
+    }
+    return facts;
+  }
   const auto parsed = roce::parse_frame(frame);
   if (!parsed) {
     return facts;
   }
-  facts.is_roce = true;
+  facts.is_addressed = true;
   facts.source = parsed->source;
   facts.destination = parsed->destination;
   facts.transport_offset = static_cast<std::size_t>(parsed->transport.data() - frame.data());
@@ -138,12 +164,15 @@ bool FaultInjector::fits(const Rule& rule, Time now, const Facts& facts) const {
       (match.direction && *match.direction != facts.direction)) {
     return false;
   }
-  if ((match.source && (!facts.is_roce || *match.source != facts.source)) ||
-      (match.destination && (!facts.is_roce || *match.destination != facts.destination))) {
+  if ((match.source && (!facts.is_addressed || *match.source != facts.source)) ||
+      (match.destination && (!facts.is_addressed || *match.destination != facts.destination))) {
     return false;
   }
   if (!match.qpn && !match.opcodes && !match.aeth && !match.psn) {
     return true;
+  }
+  if (match.opcodes && (match.segments & facts.segments).any()) {
+    return !match.qpn && !match.aeth && !match.psn;
   }
   return facts.is_transport && (!match.qpn || *match.qpn == facts.qpn) &&
          (!match.opcodes || match.opcodes->test(static_cast<std::size_t>(facts.opcode))) &&

@@ -22,6 +22,7 @@
 #include "proto/gid.h"
 #include "proto/ib_bth/aeth.h"
 #include "proto/ib_bth/opcode.h"
+#include "proto/iwarp/glimpse.h"
 
 namespace verbena::faults {
 
@@ -37,15 +38,17 @@ struct PsnRange {
 };
 
 /// Which frames a rule means. What is absent matches everything; all that is present must hold.
-/// Frames that are not RoCE match only if nothing about transport headers is asked.
+/// Frames that are neither RoCE nor iWARP match only if nothing about transport headers is asked.
 struct Match {
   std::optional<Direction> direction;
   std::optional<Gid> source;
   std::optional<Gid> destination;
   /// Destination QP.
   std::optional<Qpn> qpn;
-  /// By opcode byte.
+  /// By opcode byte, and for segments of iWARP by their place in segment_names: one of the FPDUs
+  /// that begin with the segment, as far as they can be told. Both are set together.
   std::optional<std::bitset<256>> opcodes;
+  std::bitset<iwarp::segment_names.size()> segments;
   /// Packets that carry an AETH of that kind.
   std::optional<ib::AethKind> aeth;
   std::optional<PsnRange> psn;

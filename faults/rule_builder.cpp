@@ -62,15 +62,28 @@ bool name_fits(std::string_view identifier, std::string_view name) {
   return identifier == name || operation == name;
 }
 
-Result<std::bitset<256>, std::string> opcodes_named(std::string_view name) {
-  std::bitset<256> set;
+struct Named {
+  std::bitset<256> opcodes;
+  std::bitset<iwarp::segment_names.size()> segments;
+};
+
+/// What a name stands for, on either wire.
+Result<Named, std::string> opcodes_named(std::string_view name) {
+  Named named;
   const std::string wanted = lower(name);
+  for (std::size_t i = 0; i < iwarp::segment_names.size(); ++i) {
+    const std::string segment = lower(iwarp::segment_names[i].name);
+    const bool fits = wanted.ends_with('*')
+                          ? segment.starts_with(wanted.substr(0, wanted.size() - 1))
+                          : segment == wanted;
+    named.segments.set(i, fits);
+  }
   for (const ib::Opcode opcode : ib::opcodes) {
     if (name_fits(ib::opcode_identifier(opcode), wanted)) {
-      set.set(static_cast<std::size_t>(opcode));
+      named.opcodes.set(static_cast<std::size_t>(opcode));
     }
   }
-  if (set.none()) {
+  if (named.opcodes.none() && named.segments.none()) {
     std::vector<std::string_view> known;
     for (const ib::Opcode opcode : ib::opcodes) {
       const auto identifier = ib::opcode_identifier(opcode);
@@ -80,18 +93,20 @@ Result<std::bitset<256>, std::string> opcodes_named(std::string_view name) {
     return std::unexpected(
         fmt::format("No opcode is named '{}'.{}", name, did_you_mean(wanted, known)));
   }
-  return set;
+  return named;
 }
 
-Set set_opcodes(std::string_view value, std::optional<std::bitset<256>>& target) {
-  target.emplace();
+Set set_opcodes(std::string_view value, Match& target) {
+  target.opcodes.emplace();
+  target.segments.reset();
   while (true) {
     const auto comma = value.find(',');
     const auto named = opcodes_named(value.substr(0, comma));
     if (!named) {
       return std::unexpected(named.error());
     }
-    *target |= *named;
+    *target.opcodes |= named->opcodes;
+    target.segments |= named->segments;
     if (comma == std::string_view::npos) {
       return {};
     }
@@ -216,7 +231,7 @@ const RuleBuilder::Key RuleBuilder::keys[] = {
      }},
     {"opcode", any_action,
      [](Rule& r, std::string_view v, const HostResolver&) {
-       return set_opcodes(v, r.match.opcodes);
+       return set_opcodes(v, r.match);
      }},
     {"aeth", any_action,
      [](Rule& r, std::string_view v, const HostResolver&) { return set_aeth(v, r.match.aeth); }},

@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "base/check.h"
+#include "proto/iwarp/connector.h"
 #include "proto/iwarp/fpdu_receiver.h"
 #include "proto/iwarp/fpdu_writer.h"
+#include "proto/iwarp/glimpse.h"
 #include "proto/iwarp/segment.h"
 #include "proto/iwarp/start_frame.h"
 
@@ -76,6 +78,28 @@ void check_segment(ByteView ulpdu) {
   VERBENA_CHECK(SegmentView::parse(terminate)->opcode() == RdmapOpcode::terminate);
 }
 
+/// Who watches a stream, and who answers its beginning, take any bytes.
+void check_watchers(StartKind kind, ByteView stream) {
+  ByteView rest = stream;
+  while (glimpse_fpdu(rest)) {
+    VERBENA_CHECK(rest.size() < stream.size());
+  }
+  const auto seen = glimpse_start(stream);
+  const bool initiates = kind == StartKind::reply;
+  MpaConnector connector = initiates ? MpaConnector::initiator({}) : MpaConnector::responder({});
+  if (initiates) {
+    connector.connect({.ird = 4, .ord = 4}, {});
+    connector.note_written(connector.output().size());
+  }
+  rest = stream;
+  connector.on_stream(rest);
+  if (connector.state() == MpaConnector::State::asked) {
+    VERBENA_CHECK(seen == StartKind::request);
+    connector.accept({.ird = 4, .ord = 4}, {});
+    VERBENA_CHECK(!connector.output().empty());
+  }
+}
+
 void check_stream(ByteView input) {
   if (input.size() < 2) {
     return;
@@ -84,7 +108,9 @@ void check_stream(ByteView input) {
   const FpduFormat format{.markers = (choice & 1) != 0, .crc = (choice & 2) != 0};
   const auto piece_bytes = std::to_integer<std::size_t>(input[1]) + 1;
   const ByteView stream = input.subspan(2);
-  check_start_frame((choice & 4) != 0 ? StartKind::request : StartKind::reply, stream);
+  const StartKind kind = (choice & 4) != 0 ? StartKind::request : StartKind::reply;
+  check_start_frame(kind, stream);
+  check_watchers(kind, stream);
   const Read whole = read_fpdus(format, stream, 0);
   VERBENA_CHECK(whole == read_fpdus(format, stream, piece_bytes));
 

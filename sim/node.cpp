@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "base/check.h"
+#include "proto/roce/gid.h"
 
 namespace verbena::sim {
 namespace {
 
 nic::NicConfig nic_config(const NodeConfig& config, StationId id, nic::PersistentStore& store) {
   nic::NicConfig result;
+  result.technology = config.technology;
   result.node_guid = 0x0200'00FF'FE00'0000 + static_cast<std::uint64_t>(id);
   result.mtu_max = config.mtu_max;
   result.gids = {{.gid = config.gid, .type = config.encapsulation}};
@@ -78,6 +80,11 @@ Node::Node(World& world, StationId id, const NodeConfig& config, std::uint64_t s
       pd_(must(nic_.alloc_pd())),
       cq_(must(nic_.create_cq(config.cqe, 0))) {
   nic_.add_qpn_block(config.first_qpn, config.qpn_count);
+  if (config.technology == nic::Technology::iwarp) {
+    const auto address = roce::ipv4_from_gid(config.gid);
+    VERBENA_CHECK(address.has_value());
+    tcp_ = std::make_unique<TcpHost>(nic_, *address);
+  }
 }
 
 MutableBytes Node::reserve(const FrameRoute& /*route*/, std::size_t bytes) {
@@ -110,7 +117,8 @@ void Node::receive(FrameRef frame) {
 
 void Node::take_frame(FrameRef ref) {
   const Frame& frame = world_.frames.at(ref);
-  const RxVerdict verdict = nic_.on_frame(world_.now, frame.bytes);
+  const RxVerdict verdict =
+      tcp_ ? tcp_->on_frame(world_.now, frame.bytes) : nic_.on_frame(world_.now, frame.bytes);
   world_.trace.arrived(world_.now, id(), frame, verdict);
   if (world_.observer != nullptr) {
     world_.observer->on_arrived(world_.now, id(), frame, verdict);
@@ -133,7 +141,7 @@ void Node::resume() {
     take_frame(frame);
   }
   if (std::exchange(timer_was_due_, false)) {
-    nic_.on_timer(world_.now);
+    run_timers();
   }
   drive();
 }
@@ -160,10 +168,30 @@ void Node::on_event(Time now, std::uint64_t /*token*/) {
     timer_was_due_ = true;
     return;
   }
-  if (nic_.next_timeout() <= now) {
-    nic_.on_timer(now);
+  if (next_timeout() <= now) {
+    run_timers();
   }
   drive();
+}
+
+void Node::run_timers() {
+  nic_.on_timer(world_.now);
+  if (tcp_) {
+    tcp_->on_timer(world_.now);
+  }
+}
+
+void Node::transmit() {
+  if (tcp_) {
+    tcp_->run(world_.now, *this);
+  }
+  while (nic_.poll_transmit(world_.now, *this) == nic::TransmitStatus::more) {
+  }
+}
+
+Time Node::next_timeout() const {
+  return std::min({nic_.next_timeout(), tcp_ ? tcp_->next_timeout() : time_never,
+                   service_ != nullptr ? service_->next_deadline() : time_never});
 }
 
 void Node::drive() {
@@ -175,8 +203,7 @@ void Node::drive() {
   bool again = true;
   while (again) {
     drive_again_ = false;
-    while (nic_.poll_transmit(world_.now, *this) == nic::TransmitStatus::more) {
-    }
+    transmit();
     again = hand_out_completions();
     again = hand_out_events() || again;
     again = (service_ != nullptr && service_->serve(world_.now)) || again;
@@ -214,8 +241,7 @@ bool Node::hand_out_events() {
 }
 
 void Node::set_timer() {
-  const Time deadline =
-      std::min(nic_.next_timeout(), service_ != nullptr ? service_->next_deadline() : time_never);
+  const Time deadline = next_timeout();
   if (deadline != time_never && deadline < timer_at_) {
     timer_at_ = std::max(deadline, world_.now);
     world_.queue.schedule(timer_at_, *this, 0);

@@ -16,6 +16,7 @@
 #include "proto/packet_sink.h"
 #include "sim/channel.h"
 #include "sim/event_queue.h"
+#include "sim/tcp_host.h"
 #include "sim/world.h"
 
 namespace verbena::sim {
@@ -48,6 +49,8 @@ struct NodeConfig {
   /// A second row of the GID table, for connections that may migrate.
   std::optional<Gid> alternate_gid{};
   nic::GidEntry::Type encapsulation = nic::GidEntry::Type::roce_v2;
+  /// iwarp: the address is an IPv4 one, and the host has TCP.
+  nic::Technology technology = nic::Technology::roce;
   std::size_t arena_bytes = 1U << 20;
   std::uint32_t cqe = 1U << 16;
   /// QPNs that its queue pairs get, in order.
@@ -69,6 +72,8 @@ class Node final : public Station,
   [[nodiscard]] bool is_host() const override { return true; }
   [[nodiscard]] nic::Nic& nic() { return nic_; }
   [[nodiscard]] const nic::Nic& nic() const { return nic_; }
+  /// Of an iWARP host.
+  [[nodiscard]] TcpHost& tcp() { return *tcp_; }
   [[nodiscard]] nic::Pd& pd() { return *pd_; }
   /// Where all of the node's queue pairs complete. The node polls it.
   [[nodiscard]] nic::Cq& cq() { return *cq_; }
@@ -106,6 +111,9 @@ class Node final : public Station,
   void commit(const PacketNote& note) override;
 
   void take_frame(FrameRef frame);
+  void run_timers();
+  void transmit();
+  [[nodiscard]] Time next_timeout() const;
   bool hand_out_completions();
   bool hand_out_events();
   void set_timer();
@@ -117,6 +125,7 @@ class Node final : public Station,
   nic::Nic nic_;
   nic::Pd* pd_;
   nic::Cq* cq_;
+  std::unique_ptr<TcpHost> tcp_;
   Application* application_ = nullptr;
   NodeService* service_ = nullptr;
   Channel* channel_ = nullptr;

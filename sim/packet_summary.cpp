@@ -7,7 +7,9 @@
 #include "proto/ib_bth/cm/messages.h"
 #include "proto/ib_bth/cm/reject_reason.h"
 #include "proto/ib_bth/packet.h"
+#include "proto/inet/tcp/frame.h"
 #include "proto/roce/decap.h"
+#include "proto/roce/gid.h"
 
 namespace verbena::sim {
 
@@ -26,11 +28,92 @@ std::string connection_message_of(ByteView payload) {
   return text;
 }
 
+SegmentSummary segment_of(const inet::TcpFrame& frame) {
+  const inet::TcpHeader& header = frame.segment.header;
+  SegmentSummary segment{.source_port = header.source_port.value(),
+                         .destination_port = header.destination_port.value(),
+                         .sequence = header.sequence.value(),
+                         .acknowledgement = header.acknowledgement.value(),
+                         .flags = header.flags,
+                         .start = iwarp::glimpse_start(frame.segment.payload),
+                         .fpdus = {}};
+  ByteView stream = frame.segment.payload;
+  while (const auto fpdu = iwarp::glimpse_fpdu(stream)) {
+    segment.fpdus.push_back(*fpdu);
+  }
+  return segment;
+}
+
+std::string name_of(const iwarp::FpduGlimpse& fpdu) {
+  return fpdu.name ? std::string(iwarp::segment_names[*fpdu.name].name) : "FPDU";
+}
+
+std::string short_name(const SegmentSummary& segment, std::uint32_t payload_bytes) {
+  using inet::TcpHeader;
+  if (segment.has(TcpHeader::flag_rst)) {
+    return "RST";
+  }
+  if (segment.has(TcpHeader::flag_syn)) {
+    return segment.has(TcpHeader::flag_ack) ? "SYN_ACK" : "SYN";
+  }
+  if (!segment.fpdus.empty()) {
+    return name_of(segment.fpdus.front());
+  }
+  if (segment.start) {
+    return *segment.start == iwarp::StartKind::request ? "MPA_REQUEST" : "MPA_REPLY";
+  }
+  if (payload_bytes > 0) {
+    return "DATA";
+  }
+  return segment.has(TcpHeader::flag_fin) ? "FIN" : "ACK";
+}
+
+std::string describe(const iwarp::FpduGlimpse& fpdu) {
+  std::string text = name_of(fpdu);
+  if (fpdu.opcode == iwarp::RdmapOpcode::terminate) {
+    const auto reason = iwarp::find_reason(fpdu.terminate);
+    return text + fmt::format(" ({})", reason ? iwarp::name_of(*reason) : "unknown reason");
+  }
+  if (fpdu.payload_bytes > 0) {
+    text += fmt::format(" payload={}", fpdu.payload_bytes);
+  }
+  if (fpdu.opcode == iwarp::RdmapOpcode::read_request) {
+    return text + fmt::format(" va={:#x} length={}", fpdu.source_offset, fpdu.read_bytes);
+  }
+  return text + (fpdu.is_tagged ? fmt::format(" va={:#x}", fpdu.offset)
+                                : fmt::format(" msn={} mo={}", fpdu.msn, fpdu.message_offset));
+}
+
+/// "WRITE_LAST payload=976 va=0x100400 seq=1069".
+std::string describe(const SegmentSummary& segment, std::uint32_t payload_bytes) {
+  std::string text;
+  for (const iwarp::FpduGlimpse& fpdu : segment.fpdus) {
+    text += (text.empty() ? "" : " + ") + describe(fpdu);
+  }
+  if (text.empty()) {
+    text = short_name(segment, payload_bytes);
+    text += payload_bytes > 0 ? fmt::format(" payload={}", payload_bytes) : "";
+  } else if (segment.has(inet::TcpHeader::flag_fin)) {
+    text += " + FIN";
+  }
+  const bool is_ack = payload_bytes == 0 && segment.has(inet::TcpHeader::flag_ack) &&
+                      !segment.has(inet::TcpHeader::flag_syn);
+  return text + (is_ack ? fmt::format(" ack={}", segment.acknowledgement)
+                        : fmt::format(" seq={}", segment.sequence));
+}
+
 }  // namespace
 
 PacketSummary summarize(ByteView frame) {
   PacketSummary summary;
   summary.frame_bytes = static_cast<std::uint32_t>(frame.size());
+  if (const auto tcp = inet::parse_tcp_frame(frame)) {
+    summary.source = roce::gid_from_ipv4(tcp->source);
+    summary.destination = roce::gid_from_ipv4(tcp->destination);
+    summary.payload_bytes = static_cast<std::uint32_t>(tcp->segment.payload.size());
+    summary.segment = segment_of(*tcp);
+    return summary;
+  }
   const auto parsed = roce::parse_frame(frame);
   if (!parsed) {
     return summary;
@@ -52,6 +135,9 @@ PacketSummary summarize(ByteView frame) {
 }
 
 std::string short_name(const PacketSummary& packet) {
+  if (packet.segment) {
+    return short_name(*packet.segment, packet.payload_bytes);
+  }
   if (!packet.is_transport) {
     return "OTHER";
   }
@@ -101,6 +187,9 @@ std::string describe_aeth(const ib::Aeth& aeth) {
 }  // namespace
 
 std::string describe(const PacketSummary& packet) {
+  if (packet.segment) {
+    return describe(*packet.segment, packet.payload_bytes);
+  }
   if (!packet.is_transport) {
     return fmt::format("a frame of {} bytes that is no RoCE packet", packet.frame_bytes);
   }

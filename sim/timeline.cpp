@@ -8,12 +8,34 @@
 #include <utility>
 
 #include "pcap/reader.h"
+#include "proto/inet/tcp_header.h"
 #include "proto/roce/gid.h"
 
 namespace verbena::sim {
 namespace {
 
+/// What answers or refuses on a stream.
+Timeline::Style style_of(const SegmentSummary& segment, std::uint32_t payload_bytes) {
+  using Opcode = iwarp::RdmapOpcode;
+  if (segment.has(inet::TcpHeader::flag_rst)) {
+    return Timeline::Style::refusal;
+  }
+  if (!segment.fpdus.empty()) {
+    const Opcode opcode = segment.fpdus.front().opcode;
+    return opcode == Opcode::terminate       ? Timeline::Style::refusal
+           : opcode == Opcode::read_response ? Timeline::Style::response
+                                             : Timeline::Style::request;
+  }
+  const bool answers = segment.has(inet::TcpHeader::flag_ack) &&
+                       !segment.has(inet::TcpHeader::flag_fin) && payload_bytes == 0;
+  return answers || segment.start == iwarp::StartKind::reply ? Timeline::Style::response
+                                                             : Timeline::Style::request;
+}
+
 Timeline::Style style_of(const PacketSummary& packet) {
+  if (packet.segment) {
+    return style_of(*packet.segment, packet.payload_bytes);
+  }
   if (!packet.is_transport || packet.info().is_request()) {
     return Timeline::Style::request;
   }
@@ -54,7 +76,7 @@ bool is_bad_news(const TraceEvent& event) {
 std::map<Gid, std::size_t> columns_by_address(const ScenarioResult& result) {
   std::map<Gid, std::size_t> columns;
   for (const TraceEvent& event : result.trace) {
-    if (event.kind == TraceKind::sent && event.packet.is_transport) {
+    if (event.kind == TraceKind::sent && event.packet.is_readable()) {
       columns.emplace(event.packet.source, static_cast<std::size_t>(event.station));
     }
   }
@@ -131,7 +153,7 @@ class CaptureReading {
 
   void add(const pcap::Packet& packet) {
     const PacketSummary summary = summarize(packet.frame);
-    if (!summary.is_transport || !packet.time) {
+    if (!summary.is_readable() || !packet.time) {
       return;
     }
     start_ = start_.value_or(*packet.time);

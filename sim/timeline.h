@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -64,11 +65,19 @@ inline constexpr std::size_t arrows_max_default = 200;
 /// For a terminal of that many columns.
 [[nodiscard]] std::string render_text(const Timeline& timeline, std::size_t width);
 
-/// A picture of its own, text and all.
-[[nodiscard]] std::string render_svg(const Timeline& timeline);
+/// Several beside each other, each at least beside_width_min wide; what is wider than its share is
+/// cut.
+[[nodiscard]] std::string render_text(std::span<const Timeline> timelines, std::size_t width);
+inline constexpr std::size_t beside_width_min = 100;
+
+/// A picture of its own, text and all; several are beside each other.
+[[nodiscard]] std::string render_svg(std::span<const Timeline> timelines);
+[[nodiscard]] inline std::string render_svg(const Timeline& timeline) {
+  return render_svg(std::span<const Timeline>(&timeline, 1));
+}
 
 /// A page with the picture.
-[[nodiscard]] std::string render_html(const Timeline& timeline);
+[[nodiscard]] std::string render_html(std::span<const Timeline> timelines);
 
 /// One thing of a timeline in the order in which a diagram shows them. Internal to the renderers.
 struct TimelineMoment {

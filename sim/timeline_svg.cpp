@@ -96,6 +96,13 @@ std::string_view class_of(Timeline::Style style) {
 /// (counter)" without what is in parentheses.
 std::string_view short_fate(std::string_view fate) { return fate.substr(0, fate.find(" (")); }
 
+/// A ladder without what makes a file of it.
+struct Drawing {
+  int width = 0;
+  int height = 0;
+  std::string body;
+};
+
 class SvgLadder {
  public:
   explicit SvgLadder(const Timeline& timeline)
@@ -115,18 +122,12 @@ class SvgLadder {
     }
   }
 
-  std::string render() {
+  Drawing draw() {
     place_moments();
     const int width = x_of(last_column()) + right_width_;
     const int height = y_ + foot_height + static_cast<int>(rules_.size()) * note_height;
-    std::string head = fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
-        "viewBox=\"0 0 {0} {1}\">\n",
-        width, height);
-    head += style_sheet;
-    head += fmt::format("<rect width=\"{}\" height=\"{}\" fill=\"#fff\"/>\n", width, height);
-    head += fmt::format("<text class=\"title\" x=\"24\" y=\"34\">{}</text>\n",
-                        escaped(timeline_.title));
+    std::string head = fmt::format("<text class=\"title\" x=\"24\" y=\"34\">{}</text>\n",
+                                   escaped(timeline_.title));
     for (std::size_t i = 0; i < timeline_.columns.size(); ++i) {
       head += fmt::format("<text class=\"host\" x=\"{}\" y=\"{}\">{}</text>\n", x_of(i),
                           head_height - 14, escaped(timeline_.columns[i]));
@@ -141,7 +142,7 @@ class SvgLadder {
     }
     draw_rules(height);
     draw_legend(height);
-    return head + back_ + lines_ + labels_ + "</svg>\n";
+    return {.width = width, .height = height, .body = head + back_ + lines_ + labels_};
   }
 
  private:
@@ -359,13 +360,28 @@ class SvgLadder {
 
 }  // namespace
 
-std::string render_svg(const Timeline& timeline) { return SvgLadder(timeline).render(); }
+std::string render_svg(std::span<const Timeline> timelines) {
+  int width = 0;
+  int height = 0;
+  std::string body;
+  for (const Timeline& timeline : timelines) {
+    const Drawing drawing = SvgLadder(timeline).draw();
+    body += fmt::format("<g transform=\"translate({} 0)\">\n{}</g>\n", width, drawing.body);
+    width += drawing.width;
+    height = std::max(height, drawing.height);
+  }
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
+      "viewBox=\"0 0 {0} {1}\">\n{2}<rect width=\"{0}\" height=\"{1}\" fill=\"#fff\"/>\n{3}"
+      "</svg>\n",
+      width, height, style_sheet, body);
+}
 
-std::string render_html(const Timeline& timeline) {
+std::string render_html(std::span<const Timeline> timelines) {
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\">"
       "<title>{}</title></head>\n<body>\n{}</body>\n</html>\n",
-      escaped(timeline.title), render_svg(timeline));
+      timelines.empty() ? "" : escaped(timelines.front().title), render_svg(timelines));
 }
 
 }  // namespace verbena::sim

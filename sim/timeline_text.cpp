@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "faults/units.h"
 #include "sim/timeline.h"
@@ -111,6 +112,34 @@ class TextLadder {
 
 std::string render_text(const Timeline& timeline, std::size_t width) {
   return TextLadder(timeline, width).render();
+}
+
+std::string render_text(std::span<const Timeline> timelines, std::size_t width) {
+  if (timelines.size() == 1) {
+    return render_text(timelines.front(), width);
+  }
+  constexpr std::string_view gutter = "   ";
+  const std::size_t share =
+      std::max(beside_width_min, width / std::max<std::size_t>(timelines.size(), 1));
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < timelines.size(); ++i) {
+    const std::string text = render_text(timelines[i], share - gutter.size());
+    std::size_t row = 0;
+    for (std::size_t begin = 0; begin < text.size(); ++row) {
+      const std::size_t end = text.find('\n', begin);
+      lines.resize(std::max(lines.size(), row + 1));
+      // What those before it are shorter by.
+      lines[row].resize(i * share, ' ');
+      lines[row] += text.substr(begin, std::min(end - begin, share - gutter.size()));
+      begin = end + 1;
+    }
+  }
+  std::string text;
+  for (std::string& line : lines) {
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
 }
 
 }  // namespace verbena::sim

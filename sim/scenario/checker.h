@@ -49,6 +49,8 @@ class Checker {
   void check_packets(const Expectations::Lines& lines);
   void note_fates();
   std::optional<std::string> compare_packet(Line line, const TraceEvent& event);
+  std::optional<std::string> compare_transport(Line& line, const TraceEvent& event);
+  std::optional<std::string> compare_segment(Line& line, const TraceEvent& event);
   std::optional<std::string> compare_verdict(Line& line, const TraceEvent& event, Psn first);
   void check_completions(const Expectations::Lines& lines);
   std::optional<std::string> compare_completion(Line& line, const Completion& completion);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "faults/units.h"
@@ -49,6 +50,42 @@ std::optional<std::string> Checker::compare_verdict(Line& line, const TraceEvent
   return std::nullopt;
 }
 
+/// Header fields of a RoCE packet, and what its receiver says.
+std::optional<std::string> Checker::compare_transport(Line& line, const TraceEvent& event) {
+  const PacketSummary& packet = event.packet;
+  const End* const end = stage_.end_at(packet.destination, packet.fields.dest_qpn);
+  Psn first;
+  if (end != nullptr) {
+    first = packet.info().is_response() ? end->first_psn : stage_.peer_of(*end).first_psn;
+  }
+  std::optional<std::string> difference;
+  if (const auto psn = line.take("psn")) {
+    const Psn expected = psn_of(*psn, first);
+    if (expected != packet.fields.psn) {
+      difference =
+          fmt::format("psn is {}, expected {}", packet.fields.psn.value(), expected.value());
+    }
+  }
+  auto fields = compare_fields(line, stage_, packet);
+  auto verdict = compare_verdict(line, event, first);
+  return difference ? difference : fields ? fields : verdict;
+}
+
+/// The same for a segment of iWARP.
+std::optional<std::string> Checker::compare_segment(Line& line, const TraceEvent& event) {
+  const PacketSummary& packet = event.packet;
+  std::array<std::uint32_t, 2> first{};
+  if (packet.segment) {
+    const End* const from = stage_.end_at_port(packet.source, packet.segment->source_port);
+    const End* const to = stage_.end_at_port(packet.destination, packet.segment->destination_port);
+    first = {from != nullptr ? from->first_psn.value() : 0,
+             to != nullptr ? to->first_psn.value() : 0};
+  }
+  auto fields = compare_segment_fields(line, stage_, packet, first);
+  auto verdict = compare_verdict(line, event, Psn());
+  return fields ? fields : verdict;
+}
+
 /// The first difference between a packet and a line, in words.
 std::optional<std::string> Checker::compare_packet(Line line, const TraceEvent& event) {
   const PacketSummary& packet = event.packet;
@@ -60,7 +97,11 @@ std::optional<std::string> Checker::compare_packet(Line line, const TraceEvent& 
   const std::size_t to = stage_.host(line.next("the receiver"));
   const Word name = line.next("the packet's name");
   const std::string wanted = lower(name.text);
-  if (wanted != "ack" && wanted != "nak" && wanted != "rnr_nak" && !wanted.starts_with("cm_")) {
+  const bool is_iwarp = stage_.scenario().technology == nic::Technology::iwarp;
+  if (is_iwarp) {
+    check_segment_name(name, wanted);
+  } else if (wanted != "ack" && wanted != "nak" && wanted != "rnr_nak" &&
+             !wanted.starts_with("cm_")) {
     static_cast<void>(opcode_of(name));
   }
   std::optional<std::string> difference;
@@ -75,23 +116,10 @@ std::optional<std::string> Checker::compare_packet(Line line, const TraceEvent& 
   note(alternate != (packet.destination != stage_.hosts()[to].spec->gid),
        alternate ? "it goes by the first way" : "it goes by the alternate way");
   const std::string got = short_name(packet);
-  note(wanted != lower(got) && wanted != ib::opcode_identifier(packet.fields.opcode),
+  note(wanted != lower(got) && (is_iwarp || wanted != ib::opcode_identifier(packet.fields.opcode)),
        fmt::format("it is {}", got));
-  const End* const end = stage_.end_at(packet.destination, packet.fields.dest_qpn);
-  Psn first;
-  if (end != nullptr) {
-    first = packet.info().is_response() ? end->first_psn : stage_.peer_of(*end).first_psn;
-  }
-  if (const auto psn = line.take("psn")) {
-    const Psn expected = psn_of(*psn, first);
-    note(expected != packet.fields.psn,
-         fmt::format("psn is {}, expected {}", packet.fields.psn.value(), expected.value()));
-  }
-  if (auto fields = compare_fields(line, stage_, packet)) {
+  if (auto fields = is_iwarp ? compare_segment(line, event) : compare_transport(line, event)) {
     note(true, *std::move(fields));
-  }
-  if (auto verdict = compare_verdict(line, event, first)) {
-    note(true, *std::move(verdict));
   }
   if (const auto at = line.take("at")) {
     const Duration expected = duration_of(*at);

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/near_miss.h"
+#include "sim/scenario/checker.h"
 
 namespace verbena::sim {
 namespace {
@@ -102,6 +103,19 @@ ib::Opcode opcode_of(const Word& word) {
   fail(word, fmt::format("No opcode is named '{}'.{}", word.text, did_you_mean(name, known)));
 }
 
+void check_segment_name(const Word& name, std::string_view lower_name) {
+  std::vector<std::string> known{"syn", "syn_ack",     "ack",       "fin",
+                                 "rst", "mpa_request", "mpa_reply", "data"};
+  for (const iwarp::SegmentName& row : iwarp::segment_names) {
+    known.push_back(lower(std::string(row.name)));
+  }
+  if (std::ranges::find(known, lower_name) == known.end()) {
+    const std::vector<std::string_view> names(known.begin(), known.end());
+    fail(name,
+         fmt::format("No segment is named '{}'.{}", name.text, did_you_mean(lower_name, names)));
+  }
+}
+
 Psn psn_of(const Word& word, Psn first) {
   if (!word.text.starts_with('+')) {
     return Psn(low32(number_of(word, Psn::mask)));
@@ -142,6 +156,72 @@ std::optional<std::string> compare_fields(Line& line, Stage& stage, const Packet
     if (expected != packet.payload_bytes && !difference) {
       difference = fmt::format("payload has {} bytes, expected {}", packet.payload_bytes, expected);
     }
+  }
+  return difference;
+}
+
+namespace {
+
+/// What the lines call the fields of a segment. Those of an FPDU are the first one's.
+struct SegmentField {
+  std::string_view name;
+  std::uint64_t max;
+  std::uint64_t (*get)(const iwarp::FpduGlimpse& fpdu);
+};
+
+using G = iwarp::FpduGlimpse;
+
+constexpr std::array segment_fields{
+    SegmentField{"stag", u32_max, [](const G& g) { return std::uint64_t{g.stag}; }},
+    // As with RoCE, the remote memory: where a tagged message goes, or what a READ reads.
+    SegmentField{"rkey", u32_max,
+                 [](const G& g) { return std::uint64_t{g.is_tagged ? g.stag : g.source_stag}; }},
+    SegmentField{"va", u64_max,
+                 [](const G& g) { return g.is_tagged ? g.offset : g.source_offset; }},
+    SegmentField{"length", u32_max, [](const G& g) { return std::uint64_t{g.read_bytes}; }},
+    SegmentField{"msn", u32_max, [](const G& g) { return std::uint64_t{g.msn}; }},
+    SegmentField{"mo", u32_max, [](const G& g) { return std::uint64_t{g.message_offset}; }},
+};
+
+/// A sequence number, absolute or "+N" from that of the SYN.
+std::uint32_t sequence_of(const Word& word, std::uint32_t first) {
+  if (!word.text.starts_with('+')) {
+    return low32(number_of(word, u32_max));
+  }
+  return first +
+         low32(number_of({word.text.substr(1), {word.place.line, word.place.column + 1}}, u32_max));
+}
+
+}  // namespace
+
+std::optional<std::string> compare_segment_fields(Line& line, Stage& stage,
+                                                  const PacketSummary& packet,
+                                                  std::array<std::uint32_t, 2> first) {
+  const SegmentSummary segment = packet.segment.value_or(SegmentSummary{});
+  std::optional<std::string> difference;
+  const auto compare = [&](std::string_view name, std::uint64_t expected, std::uint64_t got) {
+    if (expected != got && !difference) {
+      difference = fmt::format("{} is {}, expected {}", name, got, expected);
+    }
+  };
+  if (const auto word = line.take("seq")) {
+    compare("seq", sequence_of(*word, first[0]), segment.sequence);
+  }
+  if (const auto word = line.take("ack")) {
+    compare("ack", sequence_of(*word, first[1]), segment.acknowledgement);
+  }
+  if (const auto word = line.take("fpdus")) {
+    compare("fpdus", size_of(*word, payload_bytes_max), segment.fpdus.size());
+  }
+  const G fpdu = segment.fpdus.empty() ? G{} : segment.fpdus.front();
+  for (const SegmentField& field : segment_fields) {
+    if (const auto word = line.take(field.name)) {
+      compare(field.name, stage.value(*word, field.max), field.get(fpdu));
+    }
+  }
+  if (const auto word = line.take("payload")) {
+    compare("payload", size_of(*word, payload_bytes_max),
+            segment.fpdus.empty() ? packet.payload_bytes : fpdu.payload_bytes);
   }
   return difference;
 }

@@ -71,11 +71,13 @@ struct TransportRow {
   std::string_view name;
   nic::GidEntry::Type encapsulation;
   bool is_ipv6;
+  nic::Technology technology = nic::Technology::roce;
 };
 constexpr std::array transports{
     TransportRow{"roce_v2", nic::GidEntry::Type::roce_v2, false},
     TransportRow{"roce_v2_ipv6", nic::GidEntry::Type::roce_v2, true},
     TransportRow{"roce_v1", nic::GidEntry::Type::roce_v1, true},
+    TransportRow{"iwarp", nic::GidEntry::Type::roce_v2, false, nic::Technology::iwarp},
 };
 
 const TransportRow& transport_of(const Word& word) {
@@ -83,7 +85,7 @@ const TransportRow& transport_of(const Word& word) {
   if (row == transports.end()) {
     std::vector<std::string_view> known;
     std::ranges::transform(transports, std::back_inserter(known), &TransportRow::name);
-    fail(word, fmt::format("There is no transport '{}': roce_v2, roce_v2_ipv6 or roce_v1.{}",
+    fail(word, fmt::format("There is no transport '{}': roce_v2, roce_v2_ipv6, roce_v1 or iwarp.{}",
                            word.text, did_you_mean(word.text, known)));
   }
   return *row;
@@ -111,6 +113,7 @@ void read_hosts(Table& root, Scenario& scenario) {
   const auto named = root.word("transport");
   const TransportRow& transport = named ? transport_of(*named) : transports.front();
   scenario.encapsulation = transport.encapsulation;
+  scenario.technology = transport.technology;
   for (Table& table : root.tables("host")) {
     HostSpec host;
     host.name = table.required_word("name").text;
@@ -121,6 +124,9 @@ void read_hosts(Table& root, Scenario& scenario) {
       host.alternate = address_of(*alternate, transport);
     }
     host.has_nic = table.boolean("nic", true);
+    if (!host.has_nic && scenario.technology == nic::Technology::iwarp) {
+      fail(table.place(), "Scripted peers speak RoCE, not iWARP.");
+    }
     table.end();
     scenario.hosts.push_back(std::move(host));
   }
@@ -331,6 +337,9 @@ void read_connections(Table& root, Scenario& scenario) {
     read_srqs_of_ends(table, scenario, connection);
     if (const auto service = table.word("service")) {
       connection.service = service_of(*service);
+      if (connection.service != ib::Service::rc && scenario.technology == nic::Technology::iwarp) {
+        fail(*service, "iWARP has reliable connections only.");
+      }
     }
     if (const auto qkey = table.word("qkey")) {
       connection.qkey = Qkey{static_cast<std::uint32_t>(number_of(*qkey, UINT32_MAX))};

@@ -114,6 +114,8 @@ struct Scenario {
   std::uint64_t seed = 1;
   /// The story must be told by then.
   Duration limit{};
+  /// iwarp: every connection is a stream over TCP, and the encapsulation means nothing.
+  nic::Technology technology = nic::Technology::roce;
   /// Of every packet: RoCE v1, or v2; the addresses tell which IP.
   nic::GidEntry::Type encapsulation = nic::GidEntry::Type::roce_v2;
   std::vector<HostSpec> hosts;

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/near_miss.h"
+#include "proto/roce/gid.h"
 
 namespace verbena::sim {
 namespace {
@@ -15,6 +16,16 @@ namespace {
 constexpr std::uint32_t qpn_first = 0x11;
 constexpr std::uint32_t qpn_step = 0x10;
 constexpr std::uint32_t qpn_count = 4'096;
+
+/// TCP ports: where the second host of a connection listens, one port for each (7471 is what
+/// rdma-core's examples take), and the dynamic ones of the first (RFC 6335, 6).
+constexpr std::uint16_t listening_port_first = 7471;
+constexpr std::uint16_t dynamic_port_first = 49'152;
+constexpr std::uint16_t dynamic_port_count = 16'384;
+
+/// What an FPDU has besides the payload of a WRITE: its length, DDP's header, the CRC. A segment
+/// that has room for it and the path MTU is cut where RoCE cuts.
+constexpr std::uint16_t write_overhead_bytes = 2 + 14 + 4;
 
 /// Pieces of memory in a request.
 constexpr std::uint32_t sges_max = 8;
@@ -93,6 +104,7 @@ void Stage::build_hosts() {
       config.gid = spec.gid;
       config.alternate_gid = spec.alternate;
       config.encapsulation = scenario_.encapsulation;
+      config.technology = scenario_.technology;
       config.first_qpn = Qpn{qpn_first + qpn_step * static_cast<std::uint32_t>(i)};
       config.qpn_count = qpn_count;
       config.arena_bytes = 8;
@@ -281,11 +293,24 @@ void Stage::close(Connection& connection) {
   for (End& end : connection.ends) {
     if (end.qp != nullptr) {
       nic::Nic& nic = hosts_[end.host].node->nic();
+      if (scenario_.technology == nic::Technology::iwarp) {
+        hosts_[end.host].node->tcp().forget(*end.qp);
+      }
       VERBENA_CHECK(nic.destroy_qp(*end.qp).has_value());
       end.qp = nullptr;
       if (end.to_peer != nullptr) {
         nic.destroy_ah(*std::exchange(end.to_peer, nullptr));
       }
+    }
+  }
+  drive(connection);
+}
+
+/// Both hosts say what they have to say, if the story has begun.
+void Stage::drive(const Connection& connection) {
+  for (const End& end : connection.ends) {
+    if (has_begun_ && hosts_[end.host].node != nullptr) {
+      hosts_[end.host].node->drive();
     }
   }
 }
@@ -322,6 +347,9 @@ void Stage::connect(Connection& connection) {
       create_qp(*connection.spec, side, end);
     }
   }
+  if (scenario_.technology == nic::Technology::iwarp) {
+    return connect_streams(connection);
+  }
   for (const nic::QpState state :
        {nic::QpState::reset, nic::QpState::init, nic::QpState::rtr, nic::QpState::rts}) {
     for (std::size_t i = 0; i < 2; ++i) {
@@ -335,6 +363,63 @@ void Stage::connect(Connection& connection) {
       address(connection.ends[i], connection.ends[1 - i]);
     }
   }
+}
+
+/// The first host connects, the second one listens: MPA over TCP.
+void Stage::connect_streams(Connection& connection) {
+  namespace m = nic::qp_attr_mask;
+  const ConnectionSpec& spec = *connection.spec;
+  auto& [client, server] = connection.ends;
+  const auto index = static_cast<std::uint16_t>(&connection - connections_.data());
+  server.port = static_cast<std::uint16_t>(listening_port_first + index);
+  client.port =
+      static_cast<std::uint16_t>(dynamic_port_first + ports_given_++ % dynamic_port_count);
+  for (std::size_t i = 2; i-- > 0;) {
+    End& end = connection.ends[i];
+    Node& node = *hosts_[end.host].node;
+    nic::QpAttr to_init;
+    to_init.state = nic::QpState::init;
+    to_init.access_flags = spec.access;
+    node.tcp().forget(*end.qp);
+    VERBENA_CHECK(node.nic().modify_qp(simulation_.now(), *end.qp, {}, m::state).has_value() &&
+                  node.nic()
+                      .modify_qp(simulation_.now(), *end.qp, to_init, m::state | m::access_flags)
+                      .has_value());
+    TcpHost::Endpoint endpoint;
+    endpoint.local_port = end.port;
+    endpoint.initial_sequence = inet::TcpSeq(end.first_psn.value());
+    endpoint.mss = static_cast<std::uint16_t>(nic::mtu_bytes(spec.mtu) + write_overhead_bytes);
+    endpoint.depths = {.ird = std::min<std::uint16_t>(spec.rd_atomic, node.nic().ird_max()),
+                       .ord = spec.rd_atomic};
+    // So that either end may send first, as on InfiniBand (RFC 6581, 4).
+    endpoint.mpa.peer_to_peer = true;
+    if (&end == &server) {
+      node.tcp().listen(*end.qp, endpoint);
+    } else {
+      endpoint.peer = *roce::ipv4_from_gid(hosts_[server.host].spec->gid);
+      endpoint.peer_port = server.port;
+      node.tcp().connect(*end.qp, endpoint);
+    }
+  }
+  drive(connection);
+}
+
+void Stage::begin() {
+  has_begun_ = true;
+  if (scenario_.technology == nic::Technology::iwarp) {
+    for (const Connection& connection : connections_) {
+      drive(connection);
+    }
+  }
+}
+
+bool Stage::is_settled() const {
+  return scenario_.technology != nic::Technology::iwarp ||
+         std::ranges::none_of(connections_, [&](const Connection& connection) {
+           // The server's part is done before the client's.
+           const End& client = connection.ends[0];
+           return client.qp != nullptr && hosts_[client.host].node->tcp().is_connecting(*client.qp);
+         });
 }
 
 void Stage::address(End& end, const End& peer) {
@@ -457,6 +542,17 @@ const End* Stage::end_at(const Gid& address, Qpn qpn) const {
   for (const Connection& connection : connections_) {
     for (const End& end : connection.ends) {
       if (end.qpn == qpn && has_address(end.host, address)) {
+        return &end;
+      }
+    }
+  }
+  return nullptr;
+}
+
+const End* Stage::end_at_port(const Gid& address, std::uint16_t port) const {
+  for (const Connection& connection : connections_) {
+    for (const End& end : connection.ends) {
+      if (end.port == port && hosts_[end.host].spec->gid == address) {
         return &end;
       }
     }

@@ -33,6 +33,8 @@ struct End {
   Psn first_psn;
   /// nullptr at a scripted peer.
   nic::Qp* qp = nullptr;
+  /// Of iWARP: TCP's.
+  std::uint16_t port = 0;
   /// Of datagrams: where the other end is.
   nic::Ah* to_peer = nullptr;
 };
@@ -92,10 +94,17 @@ class Stage {
   [[nodiscard]] End& end_of(Connection& connection, std::size_t host);
   /// The end that a packet to that address and QP is for.
   [[nodiscard]] const End* end_at(const Gid& address, Qpn qpn) const;
+  /// The same for a segment of iWARP.
+  [[nodiscard]] const End* end_at_port(const Gid& address, std::uint16_t port) const;
   /// The other end of the connection whose end that is.
   [[nodiscard]] const End& peer_of(const End& end) const;
   /// A number, or what a name stands for: target.rkey, target.va, target+8, client.qpn.
   [[nodiscard]] std::uint64_t value(const Word& word, std::uint64_t max);
+
+  /// The story begins: connections that take time are begun.
+  void begin();
+  /// No connection is being set up.
+  [[nodiscard]] bool is_settled() const;
 
   // What a story changes.
   void register_region(Region& region);
@@ -124,6 +133,8 @@ class Stage {
   void prepare(Connection& connection);
   void create_qp(const ConnectionSpec& spec, std::size_t side, End& end);
   [[nodiscard]] Node& node_of(std::size_t host, Place place) const;
+  void connect_streams(Connection& connection);
+  void drive(const Connection& connection);
   [[nodiscard]] nic::AddressVector address_of(const End& end) const;
   void address(End& end, const End& peer);
   [[nodiscard]] Region& region(const Word& name);
@@ -138,6 +149,9 @@ class Stage {
   /// By host; null where there is no queue for XRC.
   std::vector<nic::Xrcd*> xrcds_;
   std::vector<Connection> connections_;
+  bool has_begun_ = false;
+  /// Ports of connecting hosts that were given.
+  std::uint16_t ports_given_ = 0;
 };
 
 }  // namespace verbena::sim

@@ -73,8 +73,9 @@ void Story::tell() {
     rounds_left_ = 0;
   }
   bool goes_on = true;
+  stage_.begin();
   while (goes_on) {
-    while (!is_told() && run_step(steps_[next_])) {
+    while (!is_told() && stage_.is_settled() && run_step(steps_[next_])) {
       next_step();
       note_states();
     }

@@ -38,7 +38,7 @@ MAY_INCLUDE = {
     "proto/iwarp": PROTO,
     "nic_model": TRANSPORTS,
     "pcap": {"base"},
-    "faults": PROTO | {"proto/inet", "proto/ib_bth", "proto/roce"},
+    "faults": TRANSPORTS,
     "sim": WORLD,
     "ports": WORLD,
     "verbs": WORLD | {"ports"},

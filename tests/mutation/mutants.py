@@ -34,6 +34,10 @@ QPS = "nic_model/qp_table.cpp"
 QP_LIFE = "nic_model/nic_qp.cpp"
 MIGRATION = "nic_model/nic_migration.cpp"
 TRANSMIT = "nic_model/nic_transmit.cpp"
+STREAMS = "nic_model/nic_stream.cpp"
+STREAM_OUT = "proto/iwarp/stream_qp_transmit.cpp"
+STREAM_IN = "proto/iwarp/stream_qp_receive.cpp"
+TCP_IN = "proto/inet/tcp/connection_receive.cpp"
 
 MUTANTS = [
     # The requester.
@@ -246,4 +250,21 @@ MUTANTS = [
     Mutant("a region's rights aren't checked for peers", MEMORY,
            "wrong_qp);\n  }\n  if (!allows(grant->access, needed)) {",
            "wrong_qp);\n  }\n  if (false) {"),
+    # Streams (iWARP).
+    Mutant("the last segment doesn't say that it is", STREAM_OUT,
+           "tagged_header(info.opcode, is_last, wqe.rkey,",
+           "tagged_header(info.opcode, false, wqe.rkey,"),
+    Mutant("more READs in flight over a stream than agreed on", STREAM_OUT,
+           "return !wqe.is_read() || in_flight < connection_.agreement.depths.ord;",
+           "return true;"),
+    Mutant("SENDs over a stream are numbered from 0", STREAM_IN,
+           "if (header.msn.value() != expected_send_msn_) {",
+           "if (header.msn.value() + 1 != expected_send_msn_) {"),
+    Mutant("a refused WRITE over a stream is called an invalid request", STREAMS,
+           "} else if (is_access_violation(*reason)) {", "} else if (false) {"),
+    Mutant("a lost connection is no event", STREAMS,
+           "raise({.type = AsyncEventType::qp_fatal, .qp = &qp});", ""),
+    Mutant("a stream never closes", STREAMS,
+           "sent == iwarp::StreamTransmitted::idle && stream.wants_close()", "false"),
+    Mutant("no fast retransmit", TCP_IN, "retransmit_first_ = true;", ""),
 ]

@@ -167,6 +167,10 @@ class TcpConnection {
   [[nodiscard]] std::size_t write_room() const { return sending_.room(); }
   /// What was written and not yet acknowledged.
   [[nodiscard]] std::size_t unacknowledged_bytes() const { return sending_.size(); }
+  /// What was written and not sent since the last timeout.
+  [[nodiscard]] bool has_unsent_bytes() const { return data_end().is_after(next_); }
+  /// The sequence number of the byte that comes next.
+  [[nodiscard]] TcpSeq expected() const { return rcv_next_; }
   /// What segments carry, as soon as both sides have said what they take.
   [[nodiscard]] std::uint32_t mss() const { return mss_; }
   [[nodiscard]] std::uint32_t congestion_window() const { return congestion_.window_bytes(); }

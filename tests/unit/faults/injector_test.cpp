@@ -6,6 +6,9 @@
 
 #include "faults/parse.h"
 #include "proto/ib_bth/emit.h"
+#include "proto/inet/tcp/frame.h"
+#include "proto/iwarp/fpdu_writer.h"
+#include "proto/iwarp/segment.h"
 #include "proto/roce/decap.h"
 #include "proto/roce/encap.h"
 #include "proto/roce/gid.h"
@@ -188,4 +191,73 @@ TEST_CASE("a decision is told in words with the rule's number and text") {
   CHECK(injector.describe(injector.decide(start, Direction::out, write_frame)) ==
         "dropped by rule 2 (drop opcode=WRITE_ONLY count=1)");
   CHECK(injector.describe(injector.decide(start, Direction::out, write_frame)).empty());
+}
+
+namespace {
+
+/// A segment of iWARP whose payload is one FPDU: a WRITE.
+std::vector<std::byte> segment_of(bool is_last) {
+  const iwarp::FpduWriter format({});
+  const std::size_t ulpdu_bytes = iwarp::tagged_header_bytes + 100;
+  const std::size_t header_bytes = inet::tcp_frame_prefix_bytes + inet::tcp_header_bytes;
+  std::vector<std::byte> frame(header_bytes + format.size_of(ulpdu_bytes));
+  inet::TcpHeader tcp;
+  tcp.data_offset = inet::tcp_header_bytes / 4 << 4;
+  write_struct(MutableBytes(frame).subspan(inet::tcp_frame_prefix_bytes), tcp);
+  const MutableBytes fpdu = MutableBytes(frame).subspan(header_bytes);
+  iwarp::FpduWriter writer({});
+  iwarp::TaggedHeader header;
+  header.control = iwarp::make_control(iwarp::RdmapOpcode::write, is_last);
+  write_struct(writer.ulpdu_room(fpdu, ulpdu_bytes), header);
+  writer.finish(fpdu, ulpdu_bytes);
+  inet::finish_tcp_frame(frame, {.source_mac = {},
+                                 .destination_mac = {},
+                                 .source = {{10, 0, 0, 1}},
+                                 .destination = {{10, 0, 0, 2}}});
+  return frame;
+}
+
+}  // namespace
+
+TEST_CASE("segments of iWARP match by the names of their FPDUs and by address") {
+  const auto middle = segment_of(false);
+  const auto last = segment_of(true);
+  struct Row {
+    const char* rule;
+    bool takes_middle;
+    bool takes_last;
+  };
+  const Row rows[] = {
+      {"drop", true, true},
+      {"drop opcode=WRITE", true, false},
+      {"drop opcode=WRITE_LAST", false, true},
+      {"drop opcode=WRITE*", true, true},
+      {"drop opcode=WRITE_FIRST,WRITE_MIDDLE,WRITE", true, false},
+      {"drop opcode=SEND*", false, false},
+      {"drop opcode=WRITE* qp=0x11", false, false},
+      {"drop psn=0", false, false},
+      {"drop from=10.0.0.1", true, true},
+      {"drop from=10.0.0.2", false, false},
+      {"drop to=10.0.0.2 opcode=WRITE_LAST", false, true},
+  };
+  for (const Row& row : rows) {
+    INFO(row.rule);
+    FaultInjector injector = injector_of({row.rule});
+    CHECK((ask(injector, middle) == ActionKind::drop) == row.takes_middle);
+    CHECK((ask(injector, last) == ActionKind::drop) == row.takes_last);
+  }
+}
+
+TEST_CASE("a corrupted segment of iWARP is changed behind its headers, a marked one in its ECN") {
+  const auto frame = segment_of(true);
+  FaultInjector corrupt = injector_of({"corrupt"});
+  const Decision decision = corrupt.decide(start, Direction::out, frame);
+  CHECK(decision.byte >= inet::tcp_frame_prefix_bytes + inet::tcp_header_bytes);
+  FaultInjector mark = injector_of({"mark"});
+  auto marked = frame;
+  alter(mark.decide(start, Direction::out, marked), marked);
+  const auto found = inet::parse_tcp_frame(marked);
+  REQUIRE(found);
+  CHECK((found->type_of_service & 3) == 3);
+  CHECK(found->checksum_is_good());
 }
