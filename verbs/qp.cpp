@@ -95,6 +95,15 @@ nic::QpCaps caps_from(const ibv_qp_cap& cap) {
           .inline_bytes_max = cap.max_inline_data};
 }
 
+/// Drivers put inline data where a request's SGEs would be, and so have room for some that nobody
+/// asked for (rxe: for as many bytes as the SGEs take). Programs rely on it: rdma_xclient asks for
+/// none and sends 16 bytes inline.
+std::uint32_t inline_bytes_for_free(const ibv_qp_cap& cap, Context& context) {
+  const auto sge_bytes = std::uint64_t{cap.max_send_sge} * sizeof(ibv_sge);
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(sge_bytes, context.engine().peek().profile().inline_bytes_max));
+}
+
 ibv_qp_cap caps_to(const nic::QpCaps& caps) {
   return {.max_send_wr = caps.send_wr_max,
           .max_recv_wr = caps.recv_wr_max,
@@ -157,6 +166,7 @@ Created<ibv_qp> create_qp(ibv_pd* base_pd, ibv_qp_init_attr& attr,
     srq = SharedReceiveQueue::of(attr.srq).nic_srq;
   }
   nic::QpCaps caps = caps_from(attr.cap);
+  caps.inline_bytes_max = std::max(caps.inline_bytes_max, inline_bytes_for_free(attr.cap, context));
   if ((send_ops.value_or(0) & IBV_QP_EX_WITH_ATOMIC_WRITE) != 0) {
     caps.inline_bytes_max = std::max(caps.inline_bytes_max, atomic_write_bytes);
   }

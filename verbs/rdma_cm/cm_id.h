@@ -133,6 +133,8 @@ struct CmId : rdma_cm_id {
   ibv_pd* endpoint_pd = nullptr;
   std::vector<std::byte> connect_data;
   bool owns_cqs = false;
+  /// The receive CQ that it owns is that of its SRQ, and goes with it.
+  bool srq_completes_here = false;
   bool is_endpoint = false;
 
   std::list<Multicast> groups;

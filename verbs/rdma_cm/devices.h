@@ -30,6 +30,9 @@ struct Device {
   /// Where queue pairs live whose program brings no protection domain.
   ibv_pd* pd = nullptr;
 
+  /// The same for XRC domains; null until there is one.
+  ibv_xrcd* xrcd = nullptr;
+
   [[nodiscard]] std::optional<std::uint8_t> index_of(const Gid& gid) const;
 };
 
