@@ -1,6 +1,7 @@
 #include "nic_model/gid_order.h"
 
 #include <algorithm>
+#include <iterator>
 #include <span>
 
 #include "proto/roce/gid.h"
@@ -14,13 +15,14 @@ using Type = GidEntry::Type;
 /// Each GID once: the link-local ones, then the others, as they come.
 std::vector<Gid> in_order_of_linux(const std::vector<GidEntry>& gids) {
   std::vector<Gid> order;
-  for (const GidEntry& entry : gids) {
-    if (std::ranges::find(order, entry.gid) == order.end()) {
-      order.push_back(entry.gid);
+  for (const bool link_local : {true, false}) {
+    for (const GidEntry& entry : gids) {
+      const bool is_new = std::ranges::find(order, entry.gid) == order.end();
+      if (is_new && roce::mac_from_link_local(entry.gid).has_value() == link_local) {
+        order.push_back(entry.gid);
+      }
     }
   }
-  std::ranges::stable_partition(
-      order, [](const Gid& gid) { return roce::mac_from_link_local(gid).has_value(); });
   return order;
 }
 
@@ -29,11 +31,9 @@ std::vector<GidEntry> as_linux_fills_it(const std::vector<GidEntry>& gids,
   std::vector<GidEntry> rows;
   for (const Gid& gid : in_order_of_linux(gids)) {
     for (const Type version : versions) {
-      const bool is_there = std::ranges::any_of(
-          gids, [&](const GidEntry& entry) { return entry.gid == gid && entry.type == version; });
-      if (is_there) {
-        rows.push_back({.gid = gid, .type = version});
-      }
+      std::ranges::copy_if(gids, std::back_inserter(rows), [&](const GidEntry& entry) {
+        return entry.gid == gid && entry.type == version;
+      });
     }
   }
   return rows.empty() ? gids : rows;

@@ -34,7 +34,10 @@ Result<void, NicError> check_persistence(const NicConfig& config, Access access)
 
 /// Whether the device has what the rights ask for.
 bool rights_are_offered(const DeviceProfile& profile, Access access) {
-  return !allows(access, Access::on_demand) || (profile.odp.general & odp::supported) != 0;
+  const bool flushes =
+      allows(access, Access::flush_global) || allows(access, Access::flush_persistent);
+  return (!allows(access, Access::on_demand) || (profile.odp.general & odp::supported) != 0) &&
+         (!flushes || profile.has_placement_extensions);
 }
 
 bool range_is_valid(const DeviceProfile& profile, std::byte* host, std::uint64_t length, Va iova) {

@@ -194,9 +194,13 @@ Result<void, NicError> Nic::modify_qp(Time now, Qp& qp, const QpAttr& attr, std:
     return std::unexpected(NicError::invalid_argument);
   }
   apply(qp.attr, attr, mask);
+  // Whatever the program permits: what the device doesn't have is an invalid request (9.7.4.1.4).
   if (impl_->profile.atomic_cap == AtomicCap::none) {
-    // Whatever the program permits: a peer's atomics are invalid requests (9.7.4.1.4).
     qp.attr.access_flags = without(qp.attr.access_flags, Access::remote_atomic);
+  }
+  if (!impl_->profile.has_placement_extensions) {
+    qp.attr.access_flags =
+        without(qp.attr.access_flags, Access::flush_global | Access::flush_persistent);
   }
   if ((mask & m::av) != 0) {
     set_path(qp, impl_->config);

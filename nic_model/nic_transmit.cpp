@@ -117,6 +117,7 @@ std::optional<PostError> refused_by(const DeviceProfile& profile, const SendWr& 
       }
       break;
     case WrOpcode::atomic_write:
+    case WrOpcode::flush:
       if (!profile.has_placement_extensions) {
         return PostError::opcode_unsupported;
       }

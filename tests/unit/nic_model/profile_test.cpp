@@ -122,11 +122,16 @@ TEST_CASE("an atomic operation is refused where there are none, on either side")
   CHECK(pair.a.completions() == std::vector<std::string>{"1 fetch_add rem_inv_req_err"});
 }
 
-TEST_CASE("ATOMIC WRITE is refused where it is too new") {
+TEST_CASE("ATOMIC WRITE and FLUSH are refused where they are too new") {
   Connected device("cx5");
   Work work = device.pair.a.write(1, {0, 8}, device.pair.b, 0);
   work.opcode = WrOpcode::atomic_write;
   CHECK(device.post(work).error() == PostError::opcode_unsupported);
+  work.opcode = WrOpcode::flush;
+  CHECK(device.post(work).error() == PostError::opcode_unsupported);
+  Host& host = device.pair.a;
+  CHECK(host.nic.reg_mr(*host.pd, host.bytes().data(), 64, Va{0}, Access::flush_global).error() ==
+        NicError::unsupported);
   CHECK(device.post(device.pair.a.fetch_add(2, 0, device.pair.b, 0, 1)));
 }
 
@@ -209,6 +214,8 @@ TEST_CASE("a GID table of Linux has the link-local address first, and v1 before 
   CHECK(versions("e810") == "6b 4b ");
   CHECK(versions("minimal") == "4b ");
   CHECK(nic::arranged(profile_named("minimal"), {}).empty());
+  const nic::GidEntry tagged{.gid = host.gid(), .type = Type::roce_v2, .vlan = 7};
+  CHECK(nic::arranged(profile_named("cx5"), {tagged}).at(0).vlan == tagged.vlan);
   const std::vector<nic::GidEntry> only_v1{{.gid = host.gid(), .type = Type::roce_v1}};
   CHECK(nic::arranged(profile_named("rxe"), only_v1).size() == 1);
 }

@@ -355,7 +355,8 @@ TEST_CASE("addresses may be of either kind, and an IPv6 one leads to an IPv6 row
 
 TEST_CASE("a VLAN is that of all rows, for devices that make their own frames") {
   CHECK(only_device({}).vlan == std::nullopt);
-  const DeviceConfig device = only_device({{"VERBENA_VLAN", "5"}});
+  const char* profile = GENERATE("verbena", "cx5", "minimal");
+  const DeviceConfig device = only_device({{"VERBENA_VLAN", "5"}, {"VERBENA_PROFILE", profile}});
   for (const nic::GidEntry& row : nic_config(device).gids) {
     CHECK(row.vlan == 5);
   }
