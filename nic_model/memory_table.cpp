@@ -35,6 +35,7 @@ std::byte* advance(std::byte* host, std::uint64_t offset) {
 
 }  // namespace
 
+/// Slot 0 stays empty, so that no region has a key that looks like "none".
 MemoryTable::MemoryTable(const DeviceProfile& profile, Pager* pager, PersistentStore* store,
                          std::uint64_t seed)
     : regions_max_(profile.mr_max),
@@ -43,9 +44,7 @@ MemoryTable::MemoryTable(const DeviceProfile& profile, Pager* pager, PersistentS
       store_(store),
       prng_(seed),
       grants_(1),
-      owners_(1) {
-  // Slot 0 stays empty, so that no region has a key that looks like "none".
-}
+      owners_(1) {}
 
 bool MemoryTable::has_room() const {
   // no_key's index is nobody's.

@@ -3,9 +3,14 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <mutex>
 #include <vector>
+
+#include "ports/sys.h"
 
 namespace verbena::ports {
 
@@ -44,10 +49,26 @@ void after_fork_in_child() {
   registry().mutex.unlock();
 }
 
+/// Futex: 1 as soon as what is to be done at exit is done.
+std::atomic<std::uint32_t> left{0};
+
 void at_exit() {
   const std::lock_guard guard(registry().mutex);
   for (ProcessHook* hook : registry().hooks) {
     hook->at_exit();
+  }
+  left = 1;
+  sys::futex_wake_all(reinterpret_cast<const std::uint32_t*>(&left));
+}
+
+/// Behind at_exit() in the order of handlers. rping's threads both call exit(), at the same time:
+/// then one of them runs at_exit(), and the other must not end the process meanwhile.
+void await_at_exit() {
+  // Nothing at exit takes that long, unless it hangs.
+  constexpr auto patience = std::chrono::seconds(1);
+  constexpr int naps = 20;
+  for (int nap = 0; nap < naps && left == 0; ++nap) {
+    sys::futex_wait(reinterpret_cast<const std::uint32_t*>(&left), 0, patience / naps);
   }
 }
 
@@ -57,6 +78,8 @@ void install_process_handlers() {
   static std::once_flag installed;
   std::call_once(installed, [] {
     pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child);
+    // The handler installed last runs first.
+    std::atexit(&await_at_exit);
     std::atexit(&at_exit);
   });
 }

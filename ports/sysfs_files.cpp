@@ -18,7 +18,7 @@ std::string guid_text(std::uint64_t guid) {
 
 /// The network interface that has the device's first address.
 std::string interface_of(const DeviceConfig& config) {
-  const inet::Ipv4Address address = config.addresses.front();
+  const Gid& address = config.addresses.front();
   const auto host = host_addresses();
   const auto found = std::ranges::find(host, address, &InterfaceAddress::address);
   // All of 127.0.0.0/8 is the loopback interface's, listed or not.

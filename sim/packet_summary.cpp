@@ -142,7 +142,7 @@ std::string short_name(const PacketSummary& packet) {
     return "OTHER";
   }
   if (!packet.connection_message.empty()) {
-    // "CM REJ (REJ 8, ...)" is CM_REJ.
+    // "CM ConnectReject (REJ 8, ...)" is CM_ConnectReject.
     std::string name = packet.connection_message.substr(0, packet.connection_message.find(" ("));
     std::ranges::replace(name, ' ', '_');
     return name;

@@ -52,8 +52,8 @@ struct PacketSummary {
 
 /// As the table of opcodes names it, without the service of reliable connections: "WRITE_MIDDLE",
 /// "UD_SEND_ONLY". Acknowledges are told apart: "ACK", "NAK", "RNR_NAK"; messages of connection
-/// managers have their own names: "CM_REQ". Segments: "SYN", "SYN_ACK", "FIN", "RST", "ACK",
-/// "MPA_REQUEST", "MPA_REPLY", as segment_names has it ("WRITE_LAST"), or "DATA".
+/// managers have their own names: "CM_ConnectRequest". Segments: "SYN", "SYN_ACK", "FIN", "RST",
+/// "ACK", "MPA_REQUEST", "MPA_REPLY", as segment_names has it ("WRITE_LAST"), or "DATA".
 [[nodiscard]] std::string short_name(const PacketSummary& packet);
 
 /// One line about a packet: "WRITE_FIRST psn=0 qp=0x11 payload=1024 va=0x1000 length=2500".

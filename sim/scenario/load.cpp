@@ -314,7 +314,8 @@ void read_making(Table& table, const Scenario& scenario, ConnectionSpec& connect
   const bool is_possible = std::ranges::all_of(
       connection.hosts, [&](std::size_t host) { return scenario.hosts[host].has_nic; });
   if (connection.uses_cm &&
-      (!is_possible || scenario.encapsulation != nic::GidEntry::Type::roce_v2 ||
+      (!is_possible || scenario.technology != nic::Technology::roce ||
+       scenario.encapsulation != nic::GidEntry::Type::roce_v2 ||
        (connection.service != ib::Service::rc && connection.service != ib::Service::uc))) {
     fail(
         table.place(),

@@ -16,6 +16,9 @@
 
 namespace verbena::sim {
 
+/// Pieces of memory in a request.
+inline constexpr std::uint32_t sges_max = 8;
+
 /// A region of memory: registered, under keys that may change.
 struct Region {
   const MemorySpec* spec = nullptr;

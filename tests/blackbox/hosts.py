@@ -161,7 +161,8 @@ class Host:
             if someone_crashed:
                 # Nobody can clean up after the last one but the next one.
                 self.run("ibv_devinfo")
-            assert self.files() == [], "the programs left files of the fabric behind"
+            files = self.files()
+            assert files == [], f"the programs left files of the fabric behind: {files}"
             left = _processes_with(f"VERBENA_FABRIC={self.fabric}")
             assert left == [], f"processes are left: {left}"
         finally:

@@ -1,5 +1,5 @@
-"""Rate limits, as programs see them. perftest's --rate_limit can't show it: PP is for raw packets, SW
-is the tool's own, and with HW it ends by itself, though the rate it sets is told back."""
+"""Rate limits, as programs see them. perftest's --rate_limit can't show it: PP is for raw packets,
+SW is the tool's own, and with HW it ends by itself, though the rate it sets is told back."""
 
 from __future__ import annotations
 
