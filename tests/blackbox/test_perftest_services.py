@@ -8,8 +8,9 @@ import pytest
 from perftest_table import check_bandwidth, check_latency
 
 # A multiple of the 100 requests that perftest has one completion for. With a remainder it counts
-# more completions than there are, and may stop to poll before every queue pair has sent all.
-ITERATIONS = 200
+# more completions than there are, and may stop to poll before every queue pair has sent all. And
+# one of the lists of 16 requests.
+ITERATIONS = 400
 TWO_BYTES, ATOMIC_BYTES, DATAGRAM_BYTES, LARGE_BYTES = 2, 8, 1024, 65536
 
 
