@@ -18,7 +18,7 @@
 namespace verbena::cli {
 namespace {
 
-using namespace ib;
+namespace cm = ib::cm;
 
 /// Numbers that people know in hexadecimal.
 template <class T>
