@@ -97,19 +97,20 @@ Result<void, NicError> Gsi::create_objects(Nic& nic) {
 }
 
 Result<void, NicError> Gsi::make_ready(Nic& nic, Time now) {
-  using namespace qp_attr_mask;
+  namespace mask = qp_attr_mask;
   QpAttr attr;
   attr.qkey = qkey_gsi;
   attr.state = QpState::init;
-  auto done = nic.modify_qp(now, *qp_, attr, state | pkey_index | port | qkey);
+  auto done =
+      nic.modify_qp(now, *qp_, attr, mask::state | mask::pkey_index | mask::port | mask::qkey);
   for (std::uint64_t i = 0; done && i < receives_; ++i) {
     post_receive(nic, now, i);
   }
   arm(nic);
   attr.state = QpState::rtr;
-  done = done ? nic.modify_qp(now, *qp_, attr, state) : done;
+  done = done ? nic.modify_qp(now, *qp_, attr, mask::state) : done;
   attr.state = QpState::rts;
-  return done ? nic.modify_qp(now, *qp_, attr, state | sq_psn) : done;
+  return done ? nic.modify_qp(now, *qp_, attr, mask::state | mask::sq_psn) : done;
 }
 
 void Gsi::post_receive(Nic& nic, Time now, std::uint64_t index) {
