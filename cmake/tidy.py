@@ -17,10 +17,12 @@ from __future__ import annotations
 import argparse
 import collections
 import concurrent.futures
+import itertools
 import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
@@ -31,7 +33,7 @@ CLANG = "clang++-19"
 TIDY = "clang-tidy-19"
 BATCH_MAX = 24
 # What the code needs to know; the warnings are the build's, as far as clang knows them.
-NEEDED = re.compile(r"(?:-isystem |-[DI])\S+|-std=\S+|-W(?!error)\S+")
+NEEDED = re.compile(r"-[DI].|-std=|-W(?!error)")
 ERROR_AT = re.compile(r"^(/[^:\n]+):\d+:\d+: (?:fatal )?error:", re.MULTILINE)
 # A batch includes source files, of which the compiler can't know that they are main files.
 EXTRA = ("-Wno-unknown-warning-option", "-Wno-unused-function", "-Wno-pragma-once-outside-header")
@@ -84,14 +86,21 @@ def inherited(config: pathlib.Path) -> str:
     return f",{checks.group(1)}" if checks else ""
 
 
+def needed(command: str) -> tuple[str, ...]:
+    """The options of a compiler's command that change what the code means, and the warnings."""
+    words = shlex.split(command)
+    options = {word for word in words if NEEDED.match(word)}
+    return tuple(sorted(options)) + tuple(
+        sorted(f"-isystem{word}" for flag, word in itertools.pairwise(words) if flag == "-isystem"))
+
+
 def groups(build: pathlib.Path, folders: list[str]) -> dict[tuple, list[str]]:
     """The files by folder, language and flags."""
     found: dict[tuple, set[str]] = collections.defaultdict(set)
     for entry in json.loads((build / "compile_commands.json").read_text()):
         file = entry["file"]
         if any(file.startswith(f"{ROOT / folder}/") for folder in folders):
-            key = (os.path.dirname(file), pathlib.Path(file).suffix,
-                   tuple(sorted(set(NEEDED.findall(entry["command"])))))
+            key = os.path.dirname(file), pathlib.Path(file).suffix, needed(entry["command"])
             found[key].add(file)
     return {key: sorted(files) for key, files in sorted(found.items())}
 
@@ -125,8 +134,7 @@ def main() -> int:
     with concurrent.futures.ThreadPoolExecutor(wishes.jobs) as pool:
         running = {}
         for number, (key, files) in enumerate(found.items()):
-            flags = " ".join(key[2]).split()
-            running[pool.submit(look_at, place, number, files, flags)] = key[0], files
+            running[pool.submit(look_at, place, number, files, list(key[2]))] = key[0], files
         for count, done in enumerate(concurrent.futures.as_completed(running), 1):
             folder, files = running[done]
             batches, findings = done.result()

@@ -33,9 +33,9 @@ std::string operating_system() {
 /// Wall-clock time minus monotonic time. It is taken once: a capture whose clock is set while it
 /// runs would go back in time.
 pcap::UnixTime epoch_of_engine_clock() {
-  using namespace std::chrono;
-  const nanoseconds wall = system_clock::now().time_since_epoch();
-  const nanoseconds monotonic = steady_clock::now().time_since_epoch();
+  namespace chrono = std::chrono;
+  const chrono::nanoseconds wall = chrono::system_clock::now().time_since_epoch();
+  const chrono::nanoseconds monotonic = chrono::steady_clock::now().time_since_epoch();
   return pcap::UnixTime(wall - monotonic);
 }
 

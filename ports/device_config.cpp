@@ -81,9 +81,8 @@ struct Setting {
 template <SetResult (DeviceDraft::*set)(std::int64_t)>
 SetResult set_number(DeviceDraft& draft, std::string_view text) {
   std::int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (stop != end || error != std::errc{}) {
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (stop != text.data() + text.size() || error != std::errc{}) {
     return std::unexpected(fmt::format("\"{}\" is no number", text));
   }
   return (draft.*set)(value);

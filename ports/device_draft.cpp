@@ -36,6 +36,7 @@ bool is_plain_name(std::string_view text, std::size_t bytes_max) {
 
 std::string list_of(const std::vector<InterfaceAddress>& host) {
   std::vector<std::string> items;
+  items.reserve(host.size());
   for (const InterfaceAddress& item : host) {
     items.push_back(fmt::format("{} ({})", roce::to_address_text(item.address), item.interface));
   }

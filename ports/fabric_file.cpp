@@ -217,7 +217,7 @@ void remove_left_over_files(const FabricFile& file, const std::string& path, std
     }
   }
   for (const std::string& name : left_over) {
-    static_cast<void>(sys::unlink(directory + "/" + name));
+    static_cast<void>(sys::unlink(fmt::format("{}/{}", directory, name)));
   }
 }
 

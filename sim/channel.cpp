@@ -122,8 +122,7 @@ void Channel::carry_out(FrameRef frame, const faults::Decision& decision) {
 /// Lets those go on that have been passed by enough frames, or have waited too long.
 void Channel::release_held(bool one_passed) {
   std::size_t kept = 0;
-  for (std::size_t i = 0; i < held_.size(); ++i) {
-    Held held = held_[i];
+  for (Held held : held_) {
     held.behind -= one_passed ? 1 : 0;
     if (held.behind == 0 || held.until <= world_.now) {
       enqueue(held.frame, Duration(0));

@@ -303,7 +303,7 @@ const End& Stage::peer_of(const End& end) const {
       }
     }
   }
-  return end;
+  VERBENA_CHECK(false);  // An end is one of a connection's two.
 }
 
 std::uint64_t Stage::value(const Word& word, std::uint64_t max) {

@@ -41,7 +41,7 @@ Connection Pair::connect(const EndOptions& end_a, const EndOptions& end_b) {
 }
 
 Result<void, PostError> Pair::try_post(Side side, nic::Qp& qp, const Work& work) {
-  SendWr wr = work;
+  SendWr wr = static_cast<const SendWr&>(work);
   wr.sges = work.pieces;
   return host(side).nic.post_send(now_, qp, wr);
 }
@@ -50,6 +50,7 @@ void Pair::post(Side side, nic::Qp& qp, const Work& work) { REQUIRE(try_post(sid
 
 void Pair::post_recv(Side side, nic::Qp& qp, std::uint64_t id, const std::vector<Piece>& into) {
   std::vector<Sge> sges;
+  sges.reserve(into.size());
   for (const Piece& piece : into) {
     sges.push_back(host(side).sge(piece));
   }

@@ -87,7 +87,7 @@ std::vector<std::byte> ScriptedPeer::frame_around(ByteView transport, Address ad
 }
 
 void ScriptedPeer::post(const Work& work) {
-  SendWr wr = work;
+  SendWr wr = static_cast<const SendWr&>(work);
   wr.sges = work.pieces;
   REQUIRE(host.nic.post_send(now_, qp, wr));
   transmit();
@@ -95,6 +95,7 @@ void ScriptedPeer::post(const Work& work) {
 
 void ScriptedPeer::post_recv(std::uint64_t id, const std::vector<Piece>& into) {
   std::vector<Sge> sges;
+  sges.reserve(into.size());
   for (const Piece& piece : into) {
     sges.push_back(host.sge(piece));
   }

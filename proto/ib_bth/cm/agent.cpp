@@ -106,13 +106,14 @@ void Agent::forget_remote_qp(Connection& connection) {
   }
 }
 
-void Agent::raise(const Connection& connection, Event::Kind kind, std::optional<Message> message) {
+void Agent::raise(const Connection& connection, Event::Kind kind,
+                  const std::optional<Message>& message) {
   if (!connection.orphan) {
     events_.push_back({.kind = kind,
                        .id = connection.id,
                        .cookie = connection.cookie,
                        .route = connection.route,
-                       .message = std::move(message)});
+                       .message = message});
   }
 }
 
@@ -205,7 +206,7 @@ std::optional<Event> Agent::poll_event() {
   if (events_.empty()) {
     return std::nullopt;
   }
-  Event next = std::move(events_.front());
+  const Event next = events_.front();
   events_.pop_front();
   return next;
 }

@@ -211,7 +211,7 @@ class Agent {
   void erase(Connection& connection);
   void set_deadline(Connection& connection, Time deadline);
   void raise(const Connection& connection, Event::Kind kind,
-             std::optional<Message> message = std::nullopt);
+             const std::optional<Message>& message = std::nullopt);
   [[nodiscard]] const Listener* listener_for(ServiceId service, const Gid& address) const;
   [[nodiscard]] bool is_own(CommId id) const;
   [[nodiscard]] std::uint64_t new_transaction(CommId id);

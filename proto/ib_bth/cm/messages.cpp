@@ -117,7 +117,7 @@ Result<Envelope, MadError> parse(ByteView mad) {
   }
   return Envelope{.transaction_id = header.transaction_id.value(),
                   .attribute_modifier = header.attribute_modifier.value(),
-                  .message = std::move(*message)};
+                  .message = *message};
 }
 
 Mad emit(const Envelope& envelope) {
