@@ -50,7 +50,6 @@ void Pair::post(Side side, nic::Qp& qp, const Work& work) { REQUIRE(try_post(sid
 
 void Pair::post_recv(Side side, nic::Qp& qp, std::uint64_t id, const std::vector<Piece>& into) {
   std::vector<Sge> sges;
-  sges.reserve(into.size());
   for (const Piece& piece : into) {
     sges.push_back(host(side).sge(piece));
   }

@@ -95,7 +95,6 @@ void ScriptedPeer::post(const Work& work) {
 
 void ScriptedPeer::post_recv(std::uint64_t id, const std::vector<Piece>& into) {
   std::vector<Sge> sges;
-  sges.reserve(into.size());
   for (const Piece& piece : into) {
     sges.push_back(host.sge(piece));
   }
