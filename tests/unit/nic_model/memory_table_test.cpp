@@ -25,7 +25,7 @@ constexpr Access flush_all = Access::flush_global | Access::flush_persistent;
 constexpr Access operator&(Access a, Access b) { return Access{to_value(a) & to_value(b)}; }
 
 /// Wide enough that no sum of the model wraps.
-__extension__ typedef unsigned __int128 Wide;
+__extension__ using Wide = unsigned __int128;
 
 /// One key as the model sees it.
 struct Granted {

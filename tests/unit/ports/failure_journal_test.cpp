@@ -55,7 +55,8 @@ TEST_CASE("A sentence that is too long is cut off") {
   const std::string path = directory / "a.fabric";
   const auto fabric = join_fabric(path);
   note_failure(*fabric, start, std::string(1000, 'x'));
-  CHECK(read_failures(path).value().at(0).sentence == std::string(failure_words * 8, 'x'));
+  CHECK(read_failures(path).value().at(0).sentence ==
+        std::string(std::size_t{failure_words} * 8, 'x'));
 }
 
 TEST_CASE("What a terminal might obey is not passed on") {

@@ -64,10 +64,10 @@ inline bool has_pattern(ByteView bytes, std::uint64_t number) {
 /// take turns get a few turns a second.
 template <class Done>
 [[nodiscard]] bool eventually(Done done) {
-  using clock = std::chrono::steady_clock;
-  const auto end = clock::now() + std::chrono::seconds(100);
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::seconds(100);
   while (!done()) {
-    if (clock::now() > end) {
+    if (Clock::now() > end) {
       return false;
     }
     std::this_thread::yield();
