@@ -60,6 +60,11 @@ class Consumer final : public ports::CmConsumer {
   std::uintptr_t on_cm_event(const Event& event) override {
     const std::lock_guard guard(library_mutex());
     CmId& id = CmId::of_cookie(event.cookie);
+    const bool is_request =
+        event.kind == Event::Kind::request || event.kind == Event::Kind::sidr_request;
+    if (!is_request) {
+      id.comm_id = event.id;
+    }
     switch (event.kind) {
       case Event::Kind::request:
       case Event::Kind::sidr_request:
