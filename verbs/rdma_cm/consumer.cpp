@@ -46,6 +46,7 @@ void take_request(CmId& id, const ib::cm::Req& req) {
   id.agreement.retry_count = req.retry_count;
   id.agreement.rnr_retry_count = req.rnr_retry_count;
   id.agreement.srq = req.srq;
+  id.remote_ece = req.ece();
 }
 
 bool is_family_served(const CmId& listener, const ib::cm::IpHeader& header) {
