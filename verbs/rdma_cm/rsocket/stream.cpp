@@ -25,7 +25,7 @@ constexpr std::uint32_t inline_bytes_min = sizeof(MapEntry);
 
 /// A thread in rpoll() may take a notification away; so nobody sleeps longer than this without a
 /// look of his own.
-constexpr int sleep_max_ms = 200;
+constexpr Patience::Milliseconds sleep_max(200);
 
 // Work requests say in their upper bits what they were, in the lower ones how much of the ring.
 constexpr std::uint64_t wr_receive = std::uint64_t{1} << 63;
@@ -297,14 +297,14 @@ void Stream::take_cm_events() {
 
 // --- Waiting
 
-Errno Stream::wait(std::unique_lock<std::mutex>& lock, bool may_wait,
+Errno Stream::wait(std::unique_lock<std::mutex>& lock, const Patience& patience,
                    const std::function<bool()>& test) {
   for (;;) {
     process();
     if (test()) {
       return 0;
     }
-    if (!may_wait) {
+    if (patience.is_over()) {
       return EAGAIN;
     }
     ibv_req_notify_cq(cq_, 0);
@@ -312,22 +312,23 @@ Errno Stream::wait(std::unique_lock<std::mutex>& lock, bool may_wait,
     if (test()) {
       return 0;
     }
-    if (const Errno error = sleep(lock)) {
+    if (const Errno error = sleep(lock, patience)) {
       return error;
     }
   }
 }
 
-Errno Stream::sleep(std::unique_lock<std::mutex>& lock) {
+Errno Stream::sleep(std::unique_lock<std::mutex>& lock, const Patience& patience) {
+  const Patience::Milliseconds time = patience.left(sleep_max);
   if (someone_sleeps_) {
-    looked_.wait(lock);
+    looked_.wait_for(lock, time);
     return 0;
   }
   someone_sleeps_ = true;
   lock.unlock();
   std::array<pollfd, 2> wait_for{{{.fd = channel_->fd, .events = POLLIN, .revents = 0},
                                   {.fd = id_.channel->fd, .events = POLLIN, .revents = 0}}};
-  const Errno error = kernel::poll(wait_for, sleep_max_ms);
+  const Errno error = kernel::poll(wait_for, static_cast<int>(time.count()));
   if (wait_for[0].revents != 0) {
     disarm();
   }
@@ -428,7 +429,7 @@ void Stream::post_from_ring(std::size_t length, const Sge& to, const Message* me
   post(wr, length);
 }
 
-Result<std::size_t, Errno> Stream::send(std::span<const iovec> parts, bool may_wait) {
+Result<std::size_t, Errno> Stream::send(std::span<const iovec> parts, const Patience& patience) {
   std::unique_lock lock(mutex_);
   const std::size_t total = total_of(parts);
   Parts from(parts);
@@ -436,7 +437,7 @@ Result<std::size_t, Errno> Stream::send(std::span<const iovec> parts, bool may_w
   std::size_t write_bytes = first_write_bytes;
   while (done < total) {
     if (!can_send()) {
-      Errno error = wait(lock, may_wait, [&] { return can_send() || !writable_; });
+      Errno error = wait(lock, patience, [&] { return can_send() || !writable_; });
       error = error == 0 && !writable_ ? (error_ != 0 ? error_ : ECONNRESET) : error;
       if (error != 0) {
         return done > 0 ? Result<std::size_t, Errno>(done) : std::unexpected(error);
@@ -470,8 +471,8 @@ Result<std::size_t, Errno> Stream::send(std::span<const iovec> parts, bool may_w
 
 // --- Receiving
 
-Result<std::size_t, Errno> Stream::receive(std::span<const iovec> parts,
-                                           const ReceiveFlags& flags) {
+Result<std::size_t, Errno> Stream::receive(std::span<const iovec> parts, const ReceiveFlags& flags,
+                                           const Patience& patience) {
   std::unique_lock lock(mutex_);
   const std::size_t wanted = total_of(parts);
   if (wanted == 0) {
@@ -482,7 +483,7 @@ Result<std::size_t, Errno> Stream::receive(std::span<const iovec> parts,
   std::size_t done = 0;
   do {
     if (!has_data()) {
-      const Errno error = wait(lock, flags.may_wait, [&] { return has_data() || !readable_; });
+      const Errno error = wait(lock, patience, [&] { return has_data() || !readable_; });
       if (error != 0) {
         return done > 0 ? Result<std::size_t, Errno>(done) : std::unexpected(error);
       }
@@ -552,6 +553,16 @@ void Stream::give_room() {
   }
 }
 
+void Stream::send_keep_alive() {
+  const std::lock_guard guard(mutex_);
+  process();
+  if (connected_ && controls_in_flight_ < controls_max) {
+    post_control(
+        {.operation = Operation::control, .value = static_cast<std::uint32_t>(Control::keepalive)},
+        {}, 0, 0);
+  }
+}
+
 void Stream::post_control(const Message& message, std::span<const std::byte> bytes,
                           std::uint64_t address, std::uint32_t key) {
   ibv_sge sge{.addr = address_of(bytes.data()),
@@ -581,14 +592,14 @@ Errno Stream::shutdown(bool receiving, bool sending) {
   const bool is_over = !readable_ && !writable_;
   if (is_over || (sending && was_writable)) {
     const Control control = is_over ? Control::disconnect : Control::shutdown;
-    Errno error =
-        wait(lock, true, [&] { return controls_in_flight_ < controls_max || !connected_; });
+    Errno error = wait(lock, Patience::endless(),
+                       [&] { return controls_in_flight_ < controls_max || !connected_; });
     if (error == 0 && connected_) {
       post_control({.operation = Operation::control, .value = static_cast<std::uint32_t>(control)},
                    {}, 0, 0);
     }
   }
-  const Errno error = wait(lock, true, [&] { return all_sent() || !connected_; });
+  const Errno error = wait(lock, Patience::endless(), [&] { return all_sent() || !connected_; });
   connected_ = connected_ && !is_over;
   looked_.notify_all();
   return error;
