@@ -16,10 +16,11 @@ BINARIES = hosts.BUILD / "blackbox-programs"
 
 @functools.cache
 def compiled(name: str) -> str:
-    """The path of a program; it is compiled if its source is newer."""
+    """The path of a program; it is compiled if its source, or a header, is newer."""
     source = SOURCES / f"{name}.c"
     binary = BINARIES / name
-    if not binary.exists() or binary.stat().st_mtime < source.stat().st_mtime:
+    newest = max(path.stat().st_mtime for path in (source, *SOURCES.glob("*.h")))
+    if not binary.exists() or binary.stat().st_mtime < newest:
         BINARIES.mkdir(exist_ok=True)
         # Under a name of its own first: test runs may be at it side by side.
         fresh = BINARIES / f"{name}.{os.getpid()}"
