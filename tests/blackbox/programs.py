@@ -25,8 +25,8 @@ def compiled(name: str) -> str:
         # Under a name of its own first: test runs may be at it side by side.
         fresh = BINARIES / f"{name}.{os.getpid()}"
         done = subprocess.run(
-            ["gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", str(source), "-o",
-             str(fresh), "-Wl,--as-needed", "-libverbs", "-lrdmacm", "-ldl"],
+            ["gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-I", str(hosts.ROOT),
+             str(source), "-o", str(fresh), "-Wl,--as-needed", "-libverbs", "-lrdmacm", "-ldl"],
             capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         fresh.replace(binary)

@@ -1,6 +1,5 @@
-/* The three steps of a reliable connection that all programs here take. */
-#ifndef VERBENA_CONNECT_RC_H
-#define VERBENA_CONNECT_RC_H
+// The three steps of a reliable connection that all programs here take.
+#pragma once
 
 #include <infiniband/verbs.h>
 #include <stdint.h>
@@ -48,5 +47,3 @@ static inline int connect_rc(struct ibv_qp* qp, const struct rc_way* way) {
                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                            IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }
-
-#endif

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "connect_rc.h"
+#include "tests/blackbox/programs/connect_rc.h"
 
 static void fail(const char* what) {
   perror(what);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "connect_rc.h"
+#include "tests/blackbox/programs/connect_rc.h"
 
 static struct ibv_context* context;
 static struct ibv_pd* pd;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "connect_rc.h"
+#include "tests/blackbox/programs/connect_rc.h"
 
 enum { message_bytes = 16384, messages = 64 };
 

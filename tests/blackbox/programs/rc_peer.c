@@ -28,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "connect_rc.h"
+#include "tests/blackbox/programs/connect_rc.h"
 
 enum { in_flight_max = 8, exit_peer_gone = 3, exit_wrong_data = 4, exit_status_base = 10 };
 
