@@ -50,11 +50,27 @@ std::string DeviceOptions::in_words_of_options(std::string error) const {
   return error;
 }
 
+Result<std::vector<ports::DeviceConfig>, std::string> DeviceOptions::load_devices() const {
+  auto devices = ports::load_devices(environment());
+  if (!devices) {
+    return std::unexpected(in_words_of_options(std::move(devices.error())));
+  }
+  return devices;
+}
+
 ports::Environment DeviceOptions::environment() const {
   return [this, process = ports::process_environment()](const char* name) -> const char* {
     const auto option = values_.find(name);
     return option != values_.end() ? option->second.c_str() : process(name);
   };
+}
+
+std::set<std::string> fabrics_of(std::span<const ports::DeviceConfig> devices) {
+  std::set<std::string> fabrics;
+  for (const ports::DeviceConfig& device : devices) {
+    fabrics.insert(device.fabric_path);
+  }
+  return fabrics;
 }
 
 }  // namespace verbena::cli

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "base/result.h"
 #include "ports/device_config.h"
 
 // CLI11 is slow to compile.
@@ -31,16 +34,21 @@ class DeviceOptions {
   void set(const std::string& variable, std::string value) { values_[variable] = std::move(value); }
   /// The value of an option or else of the process's variable; empty if neither is set.
   [[nodiscard]] std::string value_of(const char* variable) const;
-  /// An error of load_devices() in the words of the command line: it names the option that was
-  /// given instead of the variable.
-  [[nodiscard]] std::string in_words_of_options(std::string error) const;
+  /// The devices that the options describe. The error is a sentence in the words of the command
+  /// line.
+  [[nodiscard]] Result<std::vector<ports::DeviceConfig>, std::string> load_devices() const;
   /// The environment that a program sees: this process's, with the options in front.
   [[nodiscard]] ports::Environment environment() const;
 
  private:
   void add(CLI::App& command, const ports::EnvironmentVariable& variable);
+  /// Names the option that was given instead of the variable.
+  [[nodiscard]] std::string in_words_of_options(std::string error) const;
 
   std::map<std::string, std::string> values_;
 };
+
+/// The files of the devices' fabrics, each once.
+[[nodiscard]] std::set<std::string> fabrics_of(std::span<const ports::DeviceConfig> devices);
 
 }  // namespace verbena::cli

@@ -16,16 +16,11 @@
 #include "nic_model/types.h"
 #include "ports/device_config.h"
 #include "ports/fabric.h"
+#include "ports/sysfs_files.h"
 #include "proto/roce/gid.h"
 
 namespace verbena::cli {
 namespace {
-
-/// "0200:00ff:fe12:3456", as ibv_devinfo writes a GUID.
-std::string guid_text(std::uint64_t guid) {
-  return fmt::format("{:04x}:{:04x}:{:04x}:{:04x}", guid >> 48, guid >> 32 & 0xFFFF,
-                     guid >> 16 & 0xFFFF, guid & 0xFFFF);
-}
 
 std::string type_text(nic::GidEntry::Type type) {
   return type == nic::GidEntry::Type::roce_v1 ? "RoCE v1" : "RoCE v2";
@@ -51,7 +46,7 @@ void print_members(const ListedDevice& device) {
 void print_device(const ListedDevice& device) {
   const ports::DeviceConfig& config = device.config;
   fmt::print("{}\n", config.name);
-  fmt::print("  {:10} {}\n", "GUID", guid_text(config.guid));
+  fmt::print("  {:10} {}\n", "GUID", ports::guid_text(config.guid));
   fmt::print("  {:10} {}\n", "MTU", nic::mtu_bytes(config.mtu));
   fmt::print("  {:10} {}\n", "profile", config.profile.name);
   for (std::size_t index = 0; index < device.nic.gids.size(); ++index) {
@@ -67,7 +62,7 @@ nlohmann::ordered_json to_json(const ListedDevice& device) {
   const ports::DeviceConfig& config = device.config;
   nlohmann::ordered_json json;
   json["name"] = config.name;
-  json["guid"] = guid_text(config.guid);
+  json["guid"] = ports::guid_text(config.guid);
   json["mtu"] = nic::mtu_bytes(config.mtu);
   json["profile"] = config.profile.name;
   for (const Gid& address : config.addresses) {
@@ -92,9 +87,9 @@ nlohmann::ordered_json to_json(const ListedDevice& device) {
 }
 
 int list_devices(const DeviceOptions& options, bool is_json) {
-  auto configs = ports::load_devices(options.environment());
+  auto configs = options.load_devices();
   if (!configs) {
-    fmt::print(stderr, "verbena: {}\n", options.in_words_of_options(configs.error()));
+    fmt::print(stderr, "verbena: {}\n", configs.error());
     return exit_usage;
   }
   auto json = nlohmann::ordered_json::array();

@@ -23,23 +23,21 @@ namespace {
 
 /// The error is a sentence about the options.
 Result<Findings, std::string> examine(const DeviceOptions& options) {
-  const auto devices = ports::load_devices(options.environment());
-  const auto observed = observe(options);
-  if (!devices || !observed) {
-    return std::unexpected(
-        options.in_words_of_options(devices ? observed.error() : devices.error()));
+  const auto devices = options.load_devices();
+  if (!devices) {
+    return std::unexpected(devices.error());
   }
+  const std::set<std::string> fabrics = fabrics_of(*devices);
+  const Observed observed = observe(fabrics);
   Findings findings;
   check_libraries(findings);
-  std::set<std::string> fabrics;
   for (const ports::DeviceConfig& device : *devices) {
     check_device(device, findings);
-    fabrics.insert(device.fabric_path);
   }
   for (const std::string& fabric : fabrics) {
-    check_fabric(fabric, observed->time, findings);
+    check_fabric(fabric, observed.time, findings);
   }
-  check_counters(*observed, findings);
+  check_counters(observed, findings);
   return findings;
 }
 

@@ -13,7 +13,6 @@
 #include <iterator>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,7 +23,6 @@
 #include "cli/exit_status.h"
 #include "cli/observed.h"
 #include "nic_model/types.h"
-#include "ports/device_config.h"
 #include "ports/fabric.h"
 
 namespace verbena::cli {
@@ -87,19 +85,6 @@ int refuse_event(const std::string& word) {
                                       did_you_mean(word, known), fmt::join(words, ", ")));
 }
 
-/// The files of all fabrics that the options mean. The error is a sentence.
-Result<std::set<std::string>, std::string> fabric_paths(const DeviceOptions& options) {
-  const auto configs = ports::load_devices(options.environment());
-  if (!configs) {
-    return std::unexpected(options.in_words_of_options(configs.error()));
-  }
-  std::set<std::string> paths;
-  for (const ports::DeviceConfig& config : *configs) {
-    paths.insert(config.fabric_path);
-  }
-  return paths;
-}
-
 /// Returns how many devices were reached. The error is a sentence.
 Result<int, std::string> inject_into(const std::string& fabric, const InjectOptions& options,
                                      const ports::Injection& injection) {
@@ -129,14 +114,14 @@ int inject(const InjectOptions& options) {
   if (options.qpn && *options.qpn > qpn_mask) {
     return fail(exit_usage, "a queue pair's number has 24 bits");
   }
-  const auto fabrics = fabric_paths(options.fabrics);
-  if (!fabrics) {
-    return fail(exit_usage, fabrics.error());
+  const auto devices = options.fabrics.load_devices();
+  if (!devices) {
+    return fail(exit_usage, devices.error());
   }
   const ports::Injection injection{
       .event = *event, .qpn = options.qpn ? std::optional(Qpn{*options.qpn}) : std::nullopt};
   int reached = 0;
-  for (const std::string& fabric : *fabrics) {
+  for (const std::string& fabric : fabrics_of(*devices)) {
     const auto there = inject_into(fabric, options, injection);
     if (!there) {
       return fail(exit_failed, there.error());

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <set>
 #include <string_view>
 
 #include "ports/device_config.h"
@@ -19,14 +18,14 @@ void add_fabric_options(CLI::App& command, DeviceOptions& options) {
 }
 
 Result<Observed, std::string> observe(const DeviceOptions& options) {
-  const auto configs = ports::load_devices(options.environment());
-  if (!configs) {
-    return std::unexpected(options.in_words_of_options(configs.error()));
+  const auto devices = options.load_devices();
+  if (!devices) {
+    return std::unexpected(devices.error());
   }
-  std::set<std::string> fabrics;
-  for (const ports::DeviceConfig& config : *configs) {
-    fabrics.insert(config.fabric_path);
-  }
+  return observe(fabrics_of(*devices));
+}
+
+Observed observe(const std::set<std::string>& fabrics) {
   Observed observed{.time = ports::Engine::now(), .devices = {}, .failures = {}};
   for (const std::string& fabric : fabrics) {
     auto statistics = ports::read_statistics(fabric);

@@ -1,6 +1,7 @@
 // What all open devices tell of themselves, in the fabrics that the options name.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ void add_fabric_options(CLI::App& command, DeviceOptions& options);
 
 /// The error is a sentence about the options.
 [[nodiscard]] Result<Observed, std::string> observe(const DeviceOptions& options);
+[[nodiscard]] Observed observe(const std::set<std::string>& fabrics);
 
 /// "127.0.0.1 QP 0x001000"; "-" without a peer.
 [[nodiscard]] std::string peer_text(const ports::QpStatistics& qp);

@@ -141,9 +141,9 @@ int run(DeviceOptions& options, const std::string& view, const std::vector<std::
       options.set(file, fs::absolute(name).string());
     }
   }
-  const auto devices = ports::load_devices(options.environment());
+  const auto devices = options.load_devices();
   if (!devices) {
-    return complain(exit_usage, options.in_words_of_options(devices.error()));
+    return complain(exit_usage, devices.error());
   }
   const std::optional<std::string> file = find_program(program[0]);
   if (!file) {

@@ -29,8 +29,23 @@ constexpr Duration send_retry_interval = 1ms;
 /// For how long a request waits for somebody who listens, and how many may.
 constexpr Duration patience_with_listeners = 100ms;
 constexpr std::size_t unclaimed_max = 1024;
+/// Nothing at exit waits longer than that for a lock.
+constexpr Duration exit_patience = 200ms;
+constexpr Duration exit_nap = 1ms;
 /// Where the number of the slot is in a communication ID.
 constexpr unsigned slot_shift = 24;
+
+/// Calls `attempt` until it returns true, within the patience of a process that exits.
+template <class Attempt>
+bool attempt_at_exit(Attempt&& attempt) {
+  for (Duration waited{}; waited < exit_patience; waited += exit_nap) {
+    if (attempt()) {
+      return true;
+    }
+    static_cast<void>(sys::poll(nullptr, 0, exit_nap));
+  }
+  return false;
+}
 
 std::vector<Gid> gids_of_host() {
   std::vector<Gid> gids;
@@ -66,12 +81,16 @@ CmService::CmService(Engine& engine, const DeviceConfig& config, std::uint32_t s
     : engine_(engine),
       config_(config),
       host_(gids_of_host()),
-      agent_({.ca_guid = config.guid, .id_prefix = static_cast<std::uint8_t>(slot)},
+      agent_({.ca_guid = config.guid,
+              .id_prefix = static_cast<std::uint8_t>(slot),
+              .patience_max = config.connect_timeout},
              sys::random_bits()) {
   static_assert(slots_max <= 256, "a slot's number is the upper byte of communication IDs");
+  add_process_hook(*this);
 }
 
 CmService::~CmService() {
+  remove_process_hook(*this);
   if (thread_) {
     stop_ = true;
     wake();
@@ -263,6 +282,23 @@ void CmService::look_after_peers(Time now) {
   for (const CommId id : lost) {
     agent_.lose_peer(now, id);
   }
+}
+
+// --- The end of the process
+
+void CmService::at_exit() {
+  // Once the engine's lock was ours, no handler of a signal interrupted its holder.
+  if (is_dead() || !attempt_at_exit([this] { return engine_.try_progress(); }) ||
+      !attempt_at_exit([this] { return mutex_.try_lock(); })) {
+    return;
+  }
+  const std::lock_guard guard(mutex_, std::adopt_lock);
+  consumer_ = nullptr;  // Nobody is told any more.
+  agent_.destroy_all(Engine::now());
+  attempt_at_exit([this] {
+    let_effects_out();
+    return waiting_.empty();
+  });
 }
 
 // --- Commands

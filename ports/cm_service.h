@@ -7,6 +7,9 @@
 // Before that everybody waits a moment: a program that has just started, or that ends one listener
 // and begins the next, is about to listen, and its peer needn't know how fast we are.
 //
+// A process that exits ends its connections, so that their peers hear of it at once wherever they
+// are. One that is killed can't.
+//
 // One thread does what comes by itself: MADs that arrive, timeouts, and every now and then a look
 // whether the peers on this host are still alive. A kernel would end a dead process's connections;
 // here the peers notice.
@@ -30,10 +33,11 @@
 #include "ports/cm_device.h"
 #include "ports/device_config.h"
 #include "ports/engine.h"
+#include "ports/process_hooks.h"
 
 namespace verbena::ports {
 
-class CmService final : public CmDevice, private nic::MadHandler {
+class CmService final : public CmDevice, private nic::MadHandler, private ProcessHook {
  public:
   /// The error is a sentence. The engine must outlive the service.
   [[nodiscard]] static Result<std::unique_ptr<CmService>, std::string> open(
@@ -92,6 +96,12 @@ class CmService final : public CmDevice, private nic::MadHandler {
   /// Whether it is on us to say that nobody listens.
   [[nodiscard]] bool is_to_refuse(const ib::cm::Route& route, ib::cm::ServiceId service);
   void look_after_peers(Time now);
+
+  // A child of fork() has no connection manager, and nothing of this one is touched there.
+  void before_fork() override {}
+  void after_fork_in_parent() override {}
+  void after_fork_in_child() override {}
+  void at_exit() override;
 
   [[nodiscard]] Result<void, int> start();
   static void* thread_entry(void* self);

@@ -15,6 +15,7 @@
 //   guid = "0200:00ff:fe12:3456"     # node GUID, 16 hexadecimal digits
 //   profile = "cx5"                  # what to imitate: cx5, e810, rxe, siw, minimal (verbena)
 //   ack_timeout_min_ms = 50
+//   connect_timeout_s = 10           # of rdma_cm, 1 to 3600; by default as Linux, over a minute
 //   fabric = "default"               # a name, or a path with a '/'
 //   ring_kib = 1024                  # ring to each process of the fabric, a power of two
 //   [device.limits]                  # lower than the profile's, under the profile's names
@@ -80,6 +81,9 @@ struct DeviceConfig {
   nic::DeviceProfile profile = nic::default_profile();
   /// See NicConfig::ack_timeout_min.
   Duration ack_timeout_min = std::chrono::milliseconds(50);
+  /// After how long the connection manager gives up who doesn't answer, if not later than the
+  /// connection's parameters say.
+  Duration connect_timeout = Duration::max();
   /// Absolute path of the fabric file through which processes of this host reach each other.
   std::string fabric_path;
   /// Capacity of the ring to each process of the fabric. A power of two.
@@ -125,6 +129,7 @@ inline constexpr const char* mtu = "VERBENA_MTU";
 inline constexpr const char* guid = "VERBENA_GUID";
 inline constexpr const char* profile = "VERBENA_PROFILE";
 inline constexpr const char* ack_timeout_min_ms = "VERBENA_ACK_TIMEOUT_MIN_MS";
+inline constexpr const char* connect_timeout_s = "VERBENA_CONNECT_TIMEOUT_S";
 inline constexpr const char* fabric = "VERBENA_FABRIC";
 inline constexpr const char* ring_kib = "VERBENA_RING_KIB";
 inline constexpr const char* capture = "VERBENA_CAPTURE";

@@ -256,6 +256,15 @@ SetResult DeviceDraft::set_ack_timeout_min_ms(std::int64_t milliseconds) {
   return {};
 }
 
+SetResult DeviceDraft::set_connect_timeout_s(std::int64_t seconds) {
+  constexpr std::int64_t seconds_max = 3600;
+  if (seconds < 1 || seconds > seconds_max) {
+    return refuse(fmt::format("the value is 1 to {} s, not {}", seconds_max, seconds));
+  }
+  config_.connect_timeout = std::chrono::seconds(seconds);
+  return {};
+}
+
 SetResult DeviceDraft::set_fabric(std::string_view name_or_path) {
   constexpr std::size_t name_bytes_max = 32;
   const bool is_path = name_or_path.find('/') != std::string_view::npos;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <mutex>
+#include <ranges>
 #include <vector>
 
 #include "ports/sys.h"
@@ -54,7 +55,8 @@ std::atomic<std::uint32_t> left{0};
 
 void at_exit() {
   const std::lock_guard guard(registry().mutex);
-  for (ProcessHook* hook : registry().hooks) {
+  // Who came later may need what was there before.
+  for (ProcessHook* hook : registry().hooks | std::views::reverse) {
     hook->at_exit();
   }
   left = 1;

@@ -11,7 +11,8 @@ class ProcessHook {
   virtual void after_fork_in_parent() = 0;
   /// In the child no other thread exists, and shared memory is not mapped.
   virtual void after_fork_in_child() = 0;
-  /// In exit(). Other threads may still run; the process ends soon.
+  /// In exit(), those that were added last first. Other threads may still run; the process ends
+  /// soon. The thread that exits may hold any lock: it may be in a signal handler.
   virtual void at_exit() = 0;
 };
 

@@ -11,11 +11,6 @@ namespace verbena::ports {
 
 namespace {
 
-std::string guid_text(std::uint64_t guid) {
-  return fmt::format("{:04x}:{:04x}:{:04x}:{:04x}", guid >> 48, guid >> 32 & 0xFFFF,
-                     guid >> 16 & 0xFFFF, guid & 0xFFFF);
-}
-
 /// The network interface that has the device's first address.
 std::string interface_of(const DeviceConfig& config) {
   const Gid& address = config.addresses.front();
@@ -55,6 +50,11 @@ std::vector<SysfsFile> plain_files(const DeviceConfig& config) {
 }
 
 }  // namespace
+
+std::string guid_text(std::uint64_t guid) {
+  return fmt::format("{:04x}:{:04x}:{:04x}:{:04x}", guid >> 48, guid >> 32 & 0xFFFF,
+                     guid >> 16 & 0xFFFF, guid & 0xFFFF);
+}
 
 std::vector<SysfsFile> sysfs_files(const DeviceConfig& config) {
   std::vector<SysfsFile> files = plain_files(config);

@@ -5,6 +5,7 @@
 // What changes while a device is used isn't here: counters are in the stats file (stats_file.h).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ struct SysfsFile {
 };
 
 [[nodiscard]] std::vector<SysfsFile> sysfs_files(const DeviceConfig& config);
+
+/// "0200:00ff:fe12:3456", as a kernel and ibv_devinfo write a GUID.
+[[nodiscard]] std::string guid_text(std::uint64_t guid);
 
 /// The name of the character device of the device with this index: "uverbs0".
 [[nodiscard]] std::string uverbs_name(int index);

@@ -100,6 +100,8 @@ class Node final : public Station,
   void lose_power();
   /// Of the arena.
   bool make_persistent(std::byte* start, std::uint64_t bytes) noexcept override;
+  /// What the arena will hold after a loss of power; empty if nothing was ever made persistent.
+  [[nodiscard]] ByteView persistent() const { return persistent_; }
 
   void receive(FrameRef frame) override;
   void on_room() override { drive(); }

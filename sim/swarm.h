@@ -4,7 +4,8 @@
 // - every work request completes exactly once and in order, also when flushed;
 // - memory that was not granted is untouched; what was granted holds what was sent, or for a failed
 //   request a mixture of that and what was there;
-// - an atomic executes once;
+// - an atomic executes once; an ATOMIC WRITE is seen whole or not at all;
+// - what a FLUSH has made persistent would be there after a loss of power;
 // - no packet is sent beyond the requester's window;
 // - once the faults have ended, every connection that is still alive finishes its work;
 // - the NICs' counters agree with the trace.

@@ -19,7 +19,8 @@ bool is_message(WrOpcode opcode) {
 bool is_atomic(WrOpcode opcode) { return opcode == WrOpcode::atomic_fetch_and_add; }
 
 bool is_write(WrOpcode opcode) {
-  return opcode == WrOpcode::rdma_write || opcode == WrOpcode::rdma_write_with_imm;
+  return opcode == WrOpcode::rdma_write || opcode == WrOpcode::rdma_write_with_imm ||
+         opcode == WrOpcode::atomic_write;
 }
 
 /// Counters that follow from what is seen of a host from outside: frames, verdicts, completions.
@@ -144,6 +145,9 @@ void SwarmWorld::check_completed_request(Side& side, const Request& request) {
   if (request.status != WcStatus::success) {
     return;
   }
+  if (request.opcode == WrOpcode::flush) {
+    return check_flush(side, request);
+  }
   if (!is_atomic(request.opcode)) {
     return check_request(side, request);
   }
@@ -220,6 +224,9 @@ void SwarmWorld::check_side(Side& side) {
   }
   for (const Request& request : side.requests) {
     check_request(side, request);
+    if (request.opcode == WrOpcode::atomic_write) {
+      check_atomic_write(side, request);
+    }
   }
 }
 
@@ -251,6 +258,32 @@ void SwarmWorld::check_request(Side& side, const Request& request) {
       return note_failure(fmt::format("byte {} of a {} of {} bytes is neither old nor new", i,
                                       is_read ? "READ" : "WRITE", request.length));
     }
+  }
+}
+
+/// It is there as a whole or not at all, also where its request failed.
+void SwarmWorld::check_atomic_write(Side& side, const Request& request) {
+  const Node& to = *peer_of(side).node;
+  const auto word_at = [](ByteView memory, std::size_t place) {
+    return read_struct<std::uint64_t>(memory.subspan(place));
+  };
+  const std::uint64_t got = word_at(peer_of(side).node->arena(), request.remote);
+  const auto& before = shadows_[static_cast<std::size_t>(to.id())].before;
+  if (got != word_at(side.node->arena(), request.local) && got != word_at(before, request.remote)) {
+    note_failure("an ATOMIC WRITE is there in part");
+  }
+}
+
+/// After a loss of power, the bytes of the WRITE before it would be those that were written.
+void SwarmWorld::check_flush(Side& side, const Request& request) {
+  const ByteView kept = peer_of(side).node->persistent();
+  if (!request.persists || request.length == 0) {
+    return;
+  }
+  if (kept.empty() ||
+      !std::ranges::equal(kept.subspan(request.remote, request.length),
+                          side.node->arena().subspan(request.local, request.length))) {
+    note_failure("a FLUSH completed, but what was written before isn't persistent");
   }
 }
 
@@ -317,9 +350,11 @@ void SwarmWorld::check_executed() {
     for (Side& side : sides) {
       Executed& at_peer = posted[static_cast<std::size_t>(peer_of(side).node->id())];
       for (const Request& request : side.requests) {
-        at_peer.writes += is_write(request.opcode) ? 1 : 0;
+        // An ATOMIC WRITE counts as an atomic, a FLUSH as nothing.
+        const bool is_atomic_write = request.opcode == WrOpcode::atomic_write;
+        at_peer.writes += is_write(request.opcode) && !is_atomic_write ? 1 : 0;
         at_peer.reads += request.opcode == WrOpcode::rdma_read ? 1 : 0;
-        at_peer.atomics += is_atomic(request.opcode) ? 1 : 0;
+        at_peer.atomics += is_atomic(request.opcode) || is_atomic_write ? 1 : 0;
         at_peer.is_whole = at_peer.is_whole && request.status == WcStatus::success;
       }
     }

@@ -36,6 +36,10 @@ bool takes_receive(WrOpcode opcode) {
 
 bool is_atomic(WrOpcode opcode) { return opcode == WrOpcode::atomic_fetch_and_add; }
 
+constexpr Access remote_rights = Access::remote_write | Access::remote_read |
+                                 Access::remote_atomic | Access::flush_global |
+                                 Access::flush_persistent;
+
 /// What the NIC should count for a completion.
 void count_completion(Counters& seen, const Completion& completion, bool is_receive) {
   const bool flushed = completion.status == WcStatus::wr_flush_err;
@@ -87,10 +91,8 @@ void SwarmWorld::draw_hosts() {
     config.arena_bytes = arena_bytes;
     Node& node = simulation_.add_node(config);
     node.set_application(this);
-    const Access all =
-        Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic;
-    const auto region =
-        node.nic().reg_mr(node.pd(), node.arena().data(), arena_bytes, arena_va, all);
+    const auto region = node.nic().reg_mr(node.pd(), node.arena().data(), arena_bytes, arena_va,
+                                          Access::local_write | remote_rights);
     VERBENA_CHECK(region.has_value());
     regions_.push_back(*region);
     nodes_.push_back(&node);
@@ -160,7 +162,7 @@ void SwarmWorld::draw_connections() {
 void SwarmWorld::connect(Side& side, const Side& peer, std::uint8_t timeout, nic::Mtu mtu) {
   namespace m = nic::qp_attr_mask;
   nic::QpAttr attr;
-  attr.access_flags = Access::remote_write | Access::remote_read | Access::remote_atomic;
+  attr.access_flags = remote_rights;
   attr.av.dgid = peer.node->gid();
   attr.av.has_grh = true;
   attr.av.hop_limit = 64;
@@ -186,23 +188,54 @@ void SwarmWorld::connect(Side& side, const Side& peer, std::uint8_t timeout, nic
   }
 }
 
+SwarmWorld::Request SwarmWorld::draw_request(Side& side, Side& peer) {
+  constexpr std::array opcodes{
+      WrOpcode::rdma_write,           WrOpcode::rdma_write_with_imm, WrOpcode::send,
+      WrOpcode::send_with_imm,        WrOpcode::rdma_read,           WrOpcode::flush,
+      WrOpcode::atomic_fetch_and_add, WrOpcode::atomic_write};
+  Request request;
+  request.opcode = opcodes[prng_.below(opcodes.size())];
+  if (request.opcode == WrOpcode::flush) {
+    if (const auto flush = draw_flush(side)) {
+      return *flush;
+    }
+    request.opcode = WrOpcode::rdma_write;
+  }
+  request.length =
+      is_atomic(request.opcode) || request.opcode == WrOpcode::atomic_write
+          ? 8
+          : static_cast<std::uint32_t>(prng_.below(
+                std::min(message_packets_max * side.mtu_bytes, message_bytes_max_drawn) + 1));
+  request.local = grant(*side.node, request.length);
+  request.remote = is_atomic(request.opcode) ? peer.counter : grant(*peer.node, request.length);
+  return request;
+}
+
+/// Of a part of what one of the WRITEs before it wrote.
+std::optional<SwarmWorld::Request> SwarmWorld::draw_flush(const Side& side) {
+  const auto writes = [](const Request& each) {
+    return each.opcode == WrOpcode::rdma_write || each.opcode == WrOpcode::atomic_write;
+  };
+  const auto write = std::ranges::find_if(side.requests.rbegin(), side.requests.rend(), writes);
+  if (write == side.requests.rend()) {
+    return std::nullopt;
+  }
+  Request flush;
+  flush.opcode = WrOpcode::flush;
+  const auto skipped = static_cast<std::uint32_t>(prng_.below(write->length + 1));
+  flush.length = static_cast<std::uint32_t>(prng_.below(write->length - skipped + 1));
+  flush.local = write->local + skipped;
+  flush.remote = write->remote + skipped;
+  flush.persists = prng_.chance({2, 3});
+  return flush;
+}
+
 void SwarmWorld::draw_work(Side& side, Side& peer) {
-  constexpr std::array opcodes{WrOpcode::rdma_write, WrOpcode::rdma_write_with_imm,
-                               WrOpcode::send,       WrOpcode::send_with_imm,
-                               WrOpcode::rdma_read,  WrOpcode::atomic_fetch_and_add};
   std::uint64_t at = prng_.below(posting_ns);
   std::uint64_t receive_at = prng_.below(posting_ns);
   const std::uint64_t count = 1 + prng_.below(requests_max);
   for (std::uint64_t i = 0; i < count; ++i) {
-    Request request;
-    request.opcode = opcodes[prng_.below(opcodes.size())];
-    request.length =
-        is_atomic(request.opcode)
-            ? 8
-            : static_cast<std::uint32_t>(prng_.below(
-                  std::min(message_packets_max * side.mtu_bytes, message_bytes_max_drawn) + 1));
-    request.local = grant(*side.node, request.length);
-    request.remote = is_atomic(request.opcode) ? peer.counter : grant(*peer.node, request.length);
+    Request request = draw_request(side, peer);
     request.post_at = Duration(static_cast<std::int64_t>(at));
     // Some posts come in a burst, some after a while.
     at += prng_.chance({1, 2}) ? 0 : prng_.below(posting_ns / requests_max);
@@ -228,7 +261,8 @@ void SwarmWorld::draw_faults(const std::vector<bool>& without) {
                                " opcode=READ_RESPONSE_*",
                                " opcode=ATOMIC_ACKNOWLEDGE",
                                " opcode=WRITE_LAST,SEND_LAST",
-                               " opcode=READ_REQUEST,FETCH_ADD"};
+                               " opcode=READ_REQUEST,FETCH_ADD",
+                               " opcode=FLUSH,ATOMIC_WRITE"};
   const std::uint64_t count = prng_.below(faults_max + 1);
   for (std::uint64_t i = 0; i < count; ++i) {
     std::string text = kinds[prng_.below(kinds.size())];
@@ -286,7 +320,13 @@ void SwarmWorld::post_request(Side& side, Request& request, std::uint64_t id) {
   wr.wr_id = id;
   wr.opcode = request.opcode;
   wr.signaled = true;
-  wr.sges = {&sge, 1};
+  if (request.opcode == WrOpcode::flush) {
+    wr.flush = {.global_visibility = !request.persists,
+                .persistence = request.persists,
+                .length = request.length};
+  } else {
+    wr.sges = {&sge, 1};
+  }
   wr.imm = ImmData{static_cast<std::uint32_t>(id)};
   wr.remote_addr = arena_va + request.remote;
   wr.rkey = regions_[static_cast<std::size_t>(peer_of(side).node->id())]->rkey;

@@ -44,6 +44,8 @@ class SwarmWorld final : public Application, public FrameObserver, public EventH
     std::uint32_t length = 0;
     std::size_t local = 0;
     std::size_t remote = 0;
+    /// Of a FLUSH, whose bytes are a part of an earlier WRITE's.
+    bool persists = false;
     Duration post_at{};
     std::optional<WcStatus> status;
   };
@@ -81,6 +83,8 @@ class SwarmWorld final : public Application, public FrameObserver, public EventH
   void draw_hosts();
   void draw_connections();
   void draw_work(Side& side, Side& peer);
+  [[nodiscard]] Request draw_request(Side& side, Side& peer);
+  [[nodiscard]] std::optional<Request> draw_flush(const Side& side);
   void draw_faults(const std::vector<bool>& without);
   void connect(Side& side, const Side& peer, std::uint8_t timeout, nic::Mtu mtu);
   /// Room of its own in a host's arena, with untouchable bytes behind it.
@@ -104,6 +108,8 @@ class SwarmWorld final : public Application, public FrameObserver, public EventH
   void check_side(Side& side);
   void check_memory();
   void check_request(Side& side, const Request& request);
+  void check_atomic_write(Side& side, const Request& request);
+  void check_flush(Side& side, const Request& request);
   void check_messages(Side& side);
   void check_atomics(Side& side);
   void check_executed();

@@ -16,16 +16,17 @@ BINARIES = hosts.BUILD / "blackbox-programs"
 
 @functools.cache
 def compiled(name: str) -> str:
-    """The path of a program; it is compiled if its source is newer."""
+    """The path of a program; it is compiled if its source, or a header, is newer."""
     source = SOURCES / f"{name}.c"
     binary = BINARIES / name
-    if not binary.exists() or binary.stat().st_mtime < source.stat().st_mtime:
+    newest = max(path.stat().st_mtime for path in (source, *SOURCES.glob("*.h")))
+    if not binary.exists() or binary.stat().st_mtime < newest:
         BINARIES.mkdir(exist_ok=True)
         # Under a name of its own first: test runs may be at it side by side.
         fresh = BINARIES / f"{name}.{os.getpid()}"
         done = subprocess.run(
-            ["gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", str(source), "-o",
-             str(fresh), "-Wl,--as-needed", "-libverbs", "-lrdmacm", "-ldl"],
+            ["gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-I", str(hosts.ROOT),
+             str(source), "-o", str(fresh), "-Wl,--as-needed", "-libverbs", "-lrdmacm", "-ldl"],
             capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         fresh.replace(binary)

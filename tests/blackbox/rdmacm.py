@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hosts
 from program import Program
+from programs import compiled
 
 NOBODY_LISTENS = "nobody listens on port"
 _ATTEMPTS = 200
@@ -19,3 +20,15 @@ def connect(host: hosts.Host, server: Program, *client: str, **how) -> Program:
             return program
         assert server.is_running(), server.report()
     raise AssertionError(f"the server never listened\n{server.report()}")
+
+
+def start_listening(host: hosts.Host, port: str, *step: str) -> Program:
+    """One end of a connection that ends where `step` says (programs/cm_steps.c)."""
+    server = host.start(compiled("cm_steps"), "listen", port, *step)
+    server.wait_for_output("listening")
+    return server
+
+
+def last_event(program: Program) -> str:
+    """The last one that cm_steps heard of."""
+    return program.out.split("\n")[-2].split()[0]

@@ -4,6 +4,7 @@ unmodified, between two processes."""
 from __future__ import annotations
 
 import re
+import subprocess
 
 import pytest
 
@@ -79,6 +80,28 @@ def test_ucx_transports_by_themselves(host, transport, test):
 def test_ucx_on_another_device(host):
     """A ConnectX-5's vendor and part numbers don't mislead it into its driver's shortcuts."""
     ucx_perftest(host, "rc_verbs", "tag_lat", options=["--profile", "cx5"])
+
+
+@pytest.mark.parametrize("api", ["tags", "active messages"])
+def test_ucx_connects_through_the_connection_manager(host, tmp_path, api):
+    """UCX's own demonstration: it listens, connects by address, and checks what it reads and
+    writes."""
+    capture = tmp_path / "client.pcapng"
+    port = str(host.free_port())
+    # Without the choice it would connect by TCP.
+    variables = ucx("rc_verbs") | {"UCX_SOCKADDR_TLS_PRIORITY": "rdmacm"}
+    common = ["io_demo", "-p", port, "-q", "-d", "64:65536",
+              *(["-A"] if api == "active messages" else [])]
+    server = host.start(*common, variables=variables)
+    server.wait_for_output("started listener")
+    client = host.run(*common, "-i", str(ITERATIONS), "-o", "read,write", hosts.LOOPBACK,
+                      variables=variables, options=["--capture", str(capture)]).succeed()
+    server.wait_for_output("disconnection completed")
+    assert "Client exit with status 'OK'" in client.out, client.report()
+    shown = subprocess.run(["tshark", "-r", capture, "-Y", "infiniband.mad"], capture_output=True,
+                           text=True, check=True).stdout
+    for name in ("ConnectRequest", "ConnectReply", "ReadyToUse", "DisconnectRequest"):
+        assert f"CM: {name}" in shown, shown
 
 
 # --- libfabric

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from network import Cable
-from rdmacm import connect
+from programs import compiled
+from rdmacm import connect, last_event, start_listening
 
 
 @pytest.fixture
@@ -62,11 +63,14 @@ def test_udaddy(cable):
 
 
 def test_messages_that_the_wire_loses_are_sent_again(cable):
-    """With half a handshake lost now and then, connections take longer, that is all."""
+    """With half a handshake lost now and then, connections take longer, that is all. With little
+    patience messages are sent again every second."""
+    hasty = {"options": ["--connect-timeout", "16"]}
     cable.a.lose(one_of=20)
     port = str(cable.a.free_port())
-    server = cable.a.start("ucmatose", "-c", "8", "-C", "4", "-p", port)
-    connect(cable.b, server, "ucmatose", "-s", cable.a.address, "-c", "8", "-C", "4", "-p", port)
+    server = cable.a.start("ucmatose", "-c", "8", "-C", "4", "-p", port, **hasty)
+    connect(cable.b, server, "ucmatose", "-s", cable.a.address, "-c", "8", "-C", "4", "-p", port,
+            **hasty)
     server.succeed()
 
 
@@ -87,3 +91,32 @@ def test_perftest_connects_through_the_communication_manager(cable):
     server = cable.a.start(*common)
     connect(cable.b, server, *common, cable.a.address)
     server.succeed()
+
+
+# Where an end calls exit(), and what the other one hears: no process of its host could tell.
+LEAVING_CLIENTS = [
+    ("establish", "RDMA_CM_EVENT_REJECTED"),
+    ("+establish", "RDMA_CM_EVENT_DISCONNECTED"),
+]
+# As long as it may take on a busy machine, and far less than what a connection manager waits for
+# an answer; those that are connected wait without end.
+PROMPTLY_S = 20.0
+
+
+@pytest.mark.parametrize("step,event", LEAVING_CLIENTS)
+def test_a_server_hears_of_a_client_that_exits(cable, step, event):
+    port = str(cable.a.free_port())
+    server = start_listening(cable.a, port)
+    cable.b.run(compiled("cm_steps"), "connect", cable.a.address, port, step, "leave").succeed()
+    server.succeed(PROMPTLY_S)
+    assert last_event(server) == event, server.report()
+
+
+def test_a_client_hears_of_a_server_that_exits(cable):
+    """Instead of accepting."""
+    port = str(cable.a.free_port())
+    server = start_listening(cable.a, port, "accept", "leave")
+    client = cable.b.run(compiled("cm_steps"), "connect", cable.a.address, port,
+                         timeout_s=PROMPTLY_S)
+    server.succeed()
+    assert last_event(client) == "RDMA_CM_EVENT_REJECTED", f"{server.report()}\n{client.report()}"

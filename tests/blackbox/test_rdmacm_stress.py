@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-import hosts
-from program import Program
 from programs import compiled
-from rdmacm import connect
+from rdmacm import connect, last_event, start_listening
 
 
 @pytest.mark.parametrize("total,at_once", [(10_000, 1), (2048, 64), (1000, 1000)])
@@ -20,6 +18,16 @@ def test_nothing_is_left_of_connections(host, total, at_once):
     server.succeed()
     for program in (server, client):
         assert "everything is freed" in program.out, program.report()
+
+
+def test_what_vendors_negotiate_is_carried(host):
+    """Enhanced connection establishment, for queue pairs that the programs made themselves."""
+    port = str(host.free_port())
+    server = start_listening(host, port)
+    client = host.run(compiled("cm_steps"), "connect", "127.0.0.1", port).succeed()
+    server.succeed()
+    assert "ECE 0x5f0001 1" in server.out, server.report()
+    assert "ECE 0x5f0001 2" in client.out, client.report()
 
 
 # Which step kills which side, and what the other one hears at last.
@@ -34,16 +42,6 @@ DYING_SERVERS = [
     ("+accept", "RDMA_CM_EVENT_DISCONNECTED"),
     ("agree", "RDMA_CM_EVENT_DISCONNECTED"),
 ]
-
-
-def start_listening(host: hosts.Host, port: str, *step: str) -> Program:
-    server = host.start(compiled("cm_steps"), "listen", port, *step)
-    server.wait_for_output("listening")
-    return server
-
-
-def last_event(program: Program) -> str:
-    return program.out.split("\n")[-2].split()[0]
 
 
 @pytest.mark.parametrize("step,event", DYING_CLIENTS)

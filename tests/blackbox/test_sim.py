@@ -8,14 +8,17 @@ import re
 import subprocess
 import xml.etree.ElementTree
 
+import pytest
+
 import hosts
+import tools.tshark_clean as tshark_clean
 
 SCENARIOS = hosts.ROOT / "scenarios"
 LOSS = SCENARIOS / "loss.toml"
 # Numbers in our list of what users of software RDMA reported, as far as it concerns RC.
 REPORTS = [9, 11, 12, 14, *range(16, 26), 27, 29, 30, 31, 33, 34, 35, 36, 38, 39]
 # Those that concern what has tests of its own.
-TESTED_ELSEWHERE = [1, 2, 6, 3, 4, 5, 8, 26, 40, 41, 42, 43, 44, 45, 47, 48, 50, 51]
+TESTED_ELSEWHERE = [1, 2, 6, 3, 4, 5, 7, 8, 26, 40, 41, 42, 43, 44, 45, 47, 48, 50, 51]
 
 
 def verbena(*arguments) -> subprocess.CompletedProcess:
@@ -86,6 +89,36 @@ def test_captures_are_equal_in_every_run_and_clean_to_tshark(tmp_path):
         capture_output=True, text=True, check=True).stdout
     assert "dropped by rule 1" in fields and "retransmission 1 after a NAK" in fields
     assert "client" in fields and "server" in fields
+
+
+# Scenarios that hold every operation of the transport between them, and what dump must find there.
+OPERATIONS = {
+    "atomics": {"RC CmpSwap", "RC FetchAdd", "RC ATOMIC Acknowledge"},
+    "atomic_write": {"RC ATOMIC WRITE", "RC RDMA READ Response Only"},
+    "flush": {"RC FLUSH", "RC RDMA WRITE Middle"},
+    "window_invalidated": {"RC SEND Only with Invalidate"},
+    "srq": {"RC SEND First", "RC SEND Middle", "RC SEND Last"},
+    "write_imm_byte_len": {"RC RDMA WRITE Last with Immediate", "RC RDMA WRITE Only with Immediate"},
+    "read": {"RC RDMA READ Request", "RC RDMA READ Response First"},
+    "uc_loss": {"UC RDMA WRITE First", "UC RDMA WRITE Last"},
+    "ud_send": {"UD SEND Only with Immediate"},
+    "xrc": {"XRC SEND First", "XRC RDMA WRITE Middle", "XRC Acknowledge"},
+    "encapsulations": {"RC RDMA WRITE First"},
+    "path_migration": {"RC RDMA WRITE Only"},
+    "cm_connect": {"UD SEND Only"},
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_operation_is_clean_to_tshark_and_named_by_dump(tmp_path, name):
+    capture = tmp_path / "capture.pcapng"
+    assert verbena("sim", "--capture", capture, SCENARIOS / f"{name}.toml").returncode == 0
+    assert tshark_clean.problems_of(capture) == []
+    dumped = verbena("dump", "--json", capture)
+    packets = [json.loads(line) for line in dumped.stdout.splitlines()]
+    assert all(packet["icrc"]["status"] == "good" for packet in packets)
+    found = {packet["bth"]["opcode_text"] for packet in packets}
+    assert OPERATIONS[name] <= found, found
 
 
 def test_a_tap_captures_at_one_place(tmp_path):

@@ -112,8 +112,12 @@ struct CmId : rdma_cm_id {
   std::vector<Binding> bindings;
   Path path;
   Agreement agreement;
-  /// In the device's connection manager; 0 for none.
-  ib::cm::CommId comm_id{};
+  ib::cm::Ece local_ece;
+  ib::cm::Ece remote_ece;
+  /// In the device's connection manager; 0 for none. Set when it is known, and again with each
+  /// event: the answer to a request may be fetched by another thread before the request's function
+  /// has returned.
+  std::atomic<ib::cm::CommId> comm_id{};
   Qkey qkey{RDMA_UDP_QKEY};
 
   // Options.

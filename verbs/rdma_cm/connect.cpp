@@ -142,6 +142,7 @@ Errno connect_stream(CmId& id, const rdma_conn_param* param) {
   req.primary.traffic_class = id.path.traffic_class;
   req.primary.hop_limit = id.path.hop_limit;
   req.primary.local_ack_timeout = id.path.ack_timeout;
+  req.set_ece(id.local_ece);
   if (!fill_private_data(id, private_data_of(id, param), req.private_data)) {
     return EINVAL;
   }
@@ -203,6 +204,7 @@ Errno accept_stream(CmId& id, const rdma_conn_param* param) {
   rep.target_ack_delay = id.device->ack_delay;
   rep.rnr_retry_count = param != nullptr ? std::min(param->rnr_retry_count, retry_count_max)
                                          : rnr_retry_count_default;
+  rep.set_ece(id.local_ece);
   copy_bytes(rep.private_data, data);
   if (!id.device->cm->accept(id.comm_id, rep)) {
     make_qp_fail(id);
@@ -381,11 +383,24 @@ VERBENA_EXPORT int rdma_migrate_id(rdma_cm_id* base, rdma_event_channel* channel
   });
 }
 
-// Our device has no vendor whose extensions could be negotiated.
+// Enhanced connection establishment. Our device has no extensions, but which a program negotiates
+// for a queue pair that it made itself is between it and its peer, as on Linux: the connection
+// manager carries it.
 
-VERBENA_EXPORT int rdma_set_local_ece(rdma_cm_id*, ibv_ece*) { return status(EOPNOTSUPP); }
+VERBENA_EXPORT int rdma_set_local_ece(rdma_cm_id* id, ibv_ece* ece) {
+  if (id == nullptr || id->qp != nullptr || ece == nullptr || ece->vendor_id == 0 ||
+      ece->comp_mask != 0) {
+    return status(EINVAL);
+  }
+  CmId::of(id).local_ece = {.vendor_id = ece->vendor_id, .options = ece->options};
+  return 0;
+}
 
-VERBENA_EXPORT int rdma_get_remote_ece(rdma_cm_id*, ibv_ece* ece) {
-  *ece = {};
+VERBENA_EXPORT int rdma_get_remote_ece(rdma_cm_id* id, ibv_ece* ece) {
+  if (id == nullptr || id->qp != nullptr || ece == nullptr) {
+    return status(EINVAL);
+  }
+  const ib::cm::Ece& remote = CmId::of(id).remote_ece;
+  *ece = {.vendor_id = remote.vendor_id, .options = remote.options, .comp_mask = 0};
   return 0;
 }

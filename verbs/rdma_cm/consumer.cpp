@@ -46,6 +46,7 @@ void take_request(CmId& id, const ib::cm::Req& req) {
   id.agreement.retry_count = req.retry_count;
   id.agreement.rnr_retry_count = req.rnr_retry_count;
   id.agreement.srq = req.srq;
+  id.remote_ece = req.ece();
 }
 
 bool is_family_served(const CmId& listener, const ib::cm::IpHeader& header) {
@@ -60,6 +61,11 @@ class Consumer final : public ports::CmConsumer {
   std::uintptr_t on_cm_event(const Event& event) override {
     const std::lock_guard guard(library_mutex());
     CmId& id = CmId::of_cookie(event.cookie);
+    const bool is_request =
+        event.kind == Event::Kind::request || event.kind == Event::Kind::sidr_request;
+    if (!is_request) {
+      id.comm_id = event.id;
+    }
     switch (event.kind) {
       case Event::Kind::request:
       case Event::Kind::sidr_request:

@@ -99,6 +99,7 @@ void finish_connection(CmId& id, FetchedEvent& event, const ib::cm::Rep& rep) {
   id.agreement.remote_qpn = rep.queue_pair();
   id.agreement.remote_psn = rep.starting_psn;
   id.agreement.rnr_retry_count = rep.rnr_retry_count;
+  id.remote_ece = rep.ece();
   id.agreement.responder_resources =
       std::min(id.agreement.responder_resources, rep.initiator_depth);
   id.agreement.initiator_depth = std::min(id.agreement.initiator_depth, rep.responder_resources);

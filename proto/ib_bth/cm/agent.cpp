@@ -1,6 +1,7 @@
 #include "proto/ib_bth/cm/agent.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "proto/ib_bth/cm/connection.h"
 
@@ -157,6 +158,8 @@ void Agent::send(const Route& route, std::uint64_t transaction_id, const Message
 void Agent::send_until_answered(Time now, Connection& connection, const Message& message) {
   send(connection.route, connection.transaction_id, message);
   connection.last_sent = outgoing_.back().mad;
+  connection.answer_time =
+      std::min(connection.answer_time, config_.patience_max / (connection.retries_max + 1));
   connection.retries_left = connection.retries_max;
   set_deadline(connection, now + connection.answer_time);
 }
@@ -379,6 +382,15 @@ void Agent::destroy(Time now, CommId id) {
       break;
   }
   erase(*connection);
+}
+
+void Agent::destroy_all(Time now) {
+  std::vector<CommId> all;
+  std::ranges::transform(connections_, std::back_inserter(all),
+                         [](auto& each) { return each.first; });
+  for (const CommId id : all) {
+    destroy(now, id);
+  }
 }
 
 void Agent::lose_peer(Time now, CommId id) {

@@ -126,6 +126,9 @@ struct AgentConfig {
   /// Communication IDs of this agent have this upper byte: several agents behind one address share
   /// the 32 bits, and each knows what is not its own.
   std::uint8_t id_prefix = 0;
+  /// Whoever doesn't answer is given up after so long, where the parameters of the connection would
+  /// have us wait longer; it is asked as often as they say.
+  Duration patience_max = Duration::max();
 };
 
 class Agent {
@@ -165,6 +168,8 @@ class Agent {
   bool answer(Time now, CommId id, SidrRep rep);
   /// Ends whatever is under way, properly, and forgets the cookie: no event comes any more.
   void destroy(Time now, CommId id);
+  /// The same for everything that there is.
+  void destroy_all(Time now);
   /// The peer is known to have died: its connection ends now, not after all retries.
   void lose_peer(Time now, CommId id);
 

@@ -43,6 +43,10 @@ std::optional<Message> read_message(AttributeId id, ByteView data) {
   }
 }
 
+/// Messages in which the header's attribute modifier has a meaning.
+template <class T>
+concept CarriesEce = requires(T message) { message.ece_options; };
+
 }  // namespace
 
 const char* name_of(AttributeId id) noexcept {
@@ -115,9 +119,14 @@ Result<Envelope, MadError> parse(ByteView mad) {
   if (!message) {
     return std::unexpected(MadError::unknown_attribute);
   }
-  return Envelope{.transaction_id = header.transaction_id.value(),
-                  .attribute_modifier = header.attribute_modifier.value(),
-                  .message = *message};
+  std::visit(
+      [&]<class T>(T& each) {
+        if constexpr (CarriesEce<T>) {
+          each.ece_options = header.attribute_modifier.value();
+        }
+      },
+      *message);
+  return Envelope{.transaction_id = header.transaction_id.value(), .message = *message};
 }
 
 Mad emit(const Envelope& envelope) {
@@ -129,10 +138,16 @@ Mad emit(const Envelope& envelope) {
   header.method = method_send;
   header.transaction_id = envelope.transaction_id;
   header.attribute_id = static_cast<std::uint16_t>(attribute_of(envelope.message));
-  header.attribute_modifier = envelope.attribute_modifier;
-  write_struct(mad, header);
   const MutableBytes data = MutableBytes(mad).subspan(mad_header_bytes);
-  std::visit([&](const auto& message) { write_fields(data, message); }, envelope.message);
+  std::visit(
+      [&]<class T>(const T& message) {
+        write_fields(data, message);
+        if constexpr (CarriesEce<T>) {
+          header.attribute_modifier = message.ece_options;
+        }
+      },
+      envelope.message);
+  write_struct(mad, header);
   return mad;
 }
 

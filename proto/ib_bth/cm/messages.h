@@ -93,10 +93,24 @@ struct ReqPath {
   }
 };
 
+/// Enhanced connection establishment: what both ends' vendors have agreed on to do beyond the
+/// standard, as the sender of a REQ or REP proposes it. 0 is none.
+struct Ece {
+  /// An IEEE company number, 24 bits; what is beyond them is lost.
+  std::uint32_t vendor_id = 0;
+  /// What it means is the vendor's. On the wire it is the MAD header's attribute modifier.
+  std::uint32_t options = 0;
+
+  friend bool operator==(const Ece&, const Ece&) = default;
+};
+
 /// Request for communication (12.6.5, table 106).
 struct Req {
   static constexpr AttributeId attribute = AttributeId::req;
   CommId local_comm_id{};
+  std::uint32_t vendor_id = 0;
+  /// Not among the fields: see Ece.
+  std::uint32_t ece_options = 0;
   ServiceId service_id{};
   std::uint64_t local_ca_guid = 0;
   Qkey local_qkey{};
@@ -126,10 +140,16 @@ struct Req {
   [[nodiscard]] constexpr bool is_xrc() const {
     return transport == TransportType::extended && extended_transport == extended_transport_xrc;
   }
+  [[nodiscard]] constexpr Ece ece() const { return {vendor_id, ece_options}; }
+  constexpr void set_ece(const Ece& ece) {
+    vendor_id = ece.vendor_id;
+    ece_options = ece.options;
+  }
 
   static constexpr auto fields() {
     return std::tuple{
         field("local_comm_id", &Req::local_comm_id, 0, 32),
+        field("vendor_id", &Req::vendor_id, 5, 24),
         field("service_id", &Req::service_id, 8, 64),
         field("local_ca_guid", &Req::local_ca_guid, 16, 64),
         field("local_qkey", &Req::local_qkey, 28, 32),
@@ -213,8 +233,11 @@ struct Rep {
   CommId remote_comm_id{};
   Qkey local_qkey{};
   Qpn local_qpn{};
+  std::uint8_t vendor_id_high = 0;
   std::uint32_t local_eecn = 0;
+  std::uint8_t vendor_id_middle = 0;
   Psn starting_psn{};
+  std::uint8_t vendor_id_low = 0;
   std::uint8_t responder_resources = 0;
   std::uint8_t initiator_depth = 0;
   std::uint8_t target_ack_delay = 0;
@@ -223,12 +246,25 @@ struct Rep {
   std::uint8_t rnr_retry_count = 0;
   bool srq = false;
   std::uint64_t local_ca_guid = 0;
+  /// Not among the fields: see Ece.
+  std::uint32_t ece_options = 0;
   PrivateData<196> private_data{};
 
   /// The replier's queue pair. An XRC target names its own where others name an end-to-end context
   /// (annex A14), and leaves the usual place empty.
   [[nodiscard]] constexpr Qpn queue_pair() const {
     return local_qpn != Qpn{} ? local_qpn : Qpn{local_eecn};
+  }
+  [[nodiscard]] constexpr Ece ece() const {
+    return {
+        std::uint32_t{vendor_id_high} << 16 | std::uint32_t{vendor_id_middle} << 8 | vendor_id_low,
+        ece_options};
+  }
+  constexpr void set_ece(const Ece& ece) {
+    vendor_id_high = static_cast<std::uint8_t>(ece.vendor_id >> 16);
+    vendor_id_middle = static_cast<std::uint8_t>(ece.vendor_id >> 8);
+    vendor_id_low = static_cast<std::uint8_t>(ece.vendor_id);
+    ece_options = ece.options;
   }
 
   static constexpr auto fields() {
@@ -237,8 +273,11 @@ struct Rep {
         field("remote_comm_id", &Rep::remote_comm_id, 4, 32),
         field("local_qkey", &Rep::local_qkey, 8, 32),
         field("local_qpn", &Rep::local_qpn, 12, 24),
+        field("vendor_id_high", &Rep::vendor_id_high, 15, 8),
         field("local_eecn", &Rep::local_eecn, 16, 24),
+        field("vendor_id_middle", &Rep::vendor_id_middle, 19, 8),
         field("starting_psn", &Rep::starting_psn, 20, 24),
+        field("vendor_id_low", &Rep::vendor_id_low, 23, 8),
         field("responder_resources", &Rep::responder_resources, 24, 8),
         field("initiator_depth", &Rep::initiator_depth, 25, 8),
         field("target_ack_delay", &Rep::target_ack_delay, 26, 5),
@@ -441,8 +480,6 @@ using Message = std::variant<Req, Mra, Rej, Rep, Rtu, Dreq, Drep, SidrReq, SidrR
 /// A message and what its MAD header adds.
 struct Envelope {
   std::uint64_t transaction_id = 0;
-  /// 0, or a vendor's negotiation of enhanced connection establishment.
-  std::uint32_t attribute_modifier = 0;
   Message message;
 };
 

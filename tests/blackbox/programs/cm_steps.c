@@ -1,15 +1,17 @@
 /* One end of a connection that dies when it is told to, for tests of what its peer hears. An
  * rdma_cm program like any other: it knows nothing of Verbena.
  *
- *   cm_steps listen PORT [STEP]
- *   cm_steps connect ADDRESS PORT [STEP]
+ *   cm_steps listen PORT [STEP [leave]]
+ *   cm_steps connect ADDRESS PORT [STEP [leave]]
  *
- * Prints each event as a line, "RDMA_CM_EVENT_ESTABLISHED 0" with its status. The passive end
+ * Prints each event as a line, "RDMA_CM_EVENT_ESTABLISHED 0" with its status, and of a request or
+ * reply what it says of enhanced connection establishment, "ECE 0x5f0001 1". The passive end
  * accepts one request and ends after the connection; so does the active one, which has a queue pair
  * that the connection manager doesn't know, and so answers replies itself.
  *
  * An end dies, as by a crash, right before it does what STEP names: accept, establish, disconnect,
- * agree (to the peer's wish to disconnect); or right after it has done it, with a + in front. */
+ * agree (to the peer's wish to disconnect); or right after it has done it, with a + in front. With
+ * "leave" it calls exit() there, and leaves the connection as it is. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <rdma/rdma_cma.h>
@@ -23,6 +25,7 @@
 enum { resolve_timeout_ms = 2000, listen_backlog = 8 };
 
 static const char* fatal_step = "";
+static int leaves = 0;
 
 static void fail(const char* what) {
   fprintf(stderr, "cm_steps: %s: %s\n", what, strerror(errno));
@@ -33,7 +36,10 @@ static void expect(int is_true, const char* what) {
   if (!is_true) fail(what);
 }
 
-static void die(void) { kill(getpid(), SIGKILL); }
+static void die(void) {
+  if (leaves) exit(0);
+  kill(getpid(), SIGKILL);
+}
 
 static void before(const char* step) {
   if (strcmp(fatal_step, step) == 0) die();
@@ -79,8 +85,23 @@ static struct rdma_cm_id* next_event(struct rdma_event_channel* channel,
   return id;
 }
 
+/* Before a REQ or REP: a vendor that the device doesn't know, and what it proposes. */
+static void propose_ece(struct rdma_cm_id* id, uint32_t options) {
+  struct ibv_ece ece = {.vendor_id = 0x5F0001, .options = options};
+  expect(rdma_set_local_ece(id, &ece) == 0, "rdma_set_local_ece");
+}
+
+/* After one. */
+static void print_ece(struct rdma_cm_id* id) {
+  struct ibv_ece ece;
+  expect(rdma_get_remote_ece(id, &ece) == 0, "rdma_get_remote_ece");
+  printf("ECE %#x %u\n", ece.vendor_id, ece.options);
+}
+
 static void take_request(struct rdma_cm_id* id) {
   struct ibv_qp* qp = make_qp(id);
+  print_ece(id);
+  propose_ece(id, 2);
   struct rdma_conn_param param = {.rnr_retry_count = 7, .qp_num = qp->qp_num};
   make_ready(id, qp);
   before("accept");
@@ -95,6 +116,7 @@ static int act_on(struct rdma_cm_id* id, enum rdma_cm_event_type type, struct ib
       take_request(id);
       return 0;
     case RDMA_CM_EVENT_CONNECT_RESPONSE:
+      print_ece(id);
       make_ready(id, qp);
       before("establish");
       expect(rdma_establish(id) == 0, "rdma_establish");
@@ -144,6 +166,7 @@ static void call(struct rdma_event_channel* channel, const char* address, int po
   struct ibv_qp* qp = make_qp(id);
   struct rdma_conn_param param = {
       .qp_num = qp->qp_num, .retry_count = 7, .rnr_retry_count = 7, .responder_resources = 1};
+  propose_ece(id, 1);
   expect(rdma_connect(id, &param) == 0, "rdma_connect");
   after("connect");
   follow(channel, qp);
@@ -155,12 +178,16 @@ int main(int argc, char** argv) {
   expect(channel != NULL, "rdma_create_event_channel");
   if (argc >= 3 && strcmp(argv[1], "listen") == 0) {
     fatal_step = argc > 3 ? argv[3] : "";
+    leaves = argc > 4;
     serve(channel, atoi(argv[2]));
   } else if (argc >= 4 && strcmp(argv[1], "connect") == 0) {
     fatal_step = argc > 4 ? argv[4] : "";
+    leaves = argc > 5;
     call(channel, argv[2], atoi(argv[3]));
   } else {
-    fprintf(stderr, "usage: cm_steps listen PORT [STEP] | connect ADDRESS PORT [STEP]\n");
+    fprintf(stderr,
+            "usage: cm_steps listen PORT [STEP [leave]]\n"
+            "       cm_steps connect ADDRESS PORT [STEP [leave]]\n");
     return 2;
   }
   return 0;

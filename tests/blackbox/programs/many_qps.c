@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/blackbox/programs/connect_rc.h"
+
 static void fail(const char* what) {
   perror(what);
   exit(1);
@@ -25,26 +27,14 @@ static struct ibv_context* open_first_device(void) {
 }
 
 static void connect_to(struct ibv_qp* qp, uint32_t peer, const union ibv_gid* gid) {
-  struct ibv_qp_attr attr = {
-      .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
-  if (ibv_modify_qp(qp, &attr,
-                    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
-    fail("INIT");
-  attr = (struct ibv_qp_attr){
-      .qp_state = IBV_QPS_RTR,
-      .path_mtu = IBV_MTU_1024,
-      .dest_qp_num = peer,
-      .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = *gid, .hop_limit = 64}}};
-  if (ibv_modify_qp(qp, &attr,
-                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                        IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
-    fail("RTR");
-  attr =
-      (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 18, .retry_cnt = 7, .rnr_retry = 7};
-  if (ibv_modify_qp(qp, &attr,
-                    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                        IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
-    fail("RTS");
+  const struct rc_way way = {.ah = rc_way_to(*gid, 0),
+                             .peer = peer,
+                             .mtu = IBV_MTU_1024,
+                             .access = IBV_ACCESS_REMOTE_WRITE,
+                             .timeout = 18,
+                             .retry = 7,
+                             .rnr_retry = 7};
+  if (connect_rc(qp, &way)) fail("connecting");
 }
 
 int main(int argc, char** argv) {

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/blackbox/programs/connect_rc.h"
+
 static struct ibv_context* context;
 static struct ibv_cq* cq;
 static struct ibv_mr* mr;
@@ -23,35 +25,16 @@ static void must(int holds, const char* what) {
   }
 }
 
-static struct ibv_ah_attr way(int row) {
-  struct ibv_ah_attr attr = {.is_global = 1, .port_num = 1};
-  attr.grh.dgid = gids[row];
-  attr.grh.sgid_index = row;
-  attr.grh.hop_limit = 64;
-  return attr;
-}
+static struct ibv_ah_attr way(int row) { return rc_way_to(gids[row], row); }
 
 static void connect_to(struct ibv_qp* qp, const struct ibv_qp* peer) {
-  struct ibv_qp_attr attr = {
-      .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
-  must(ibv_modify_qp(qp, &attr,
-                     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0,
-       "INIT");
-  attr.qp_state = IBV_QPS_RTR;
-  attr.path_mtu = IBV_MTU_1024;
-  attr.dest_qp_num = peer->qp_num;
-  attr.ah_attr = way(0);
-  must(ibv_modify_qp(qp, &attr,
-                     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0,
-       "RTR");
-  attr.qp_state = IBV_QPS_RTS;
-  attr.timeout = 14;
-  attr.retry_cnt = 7;
-  must(ibv_modify_qp(qp, &attr,
-                     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                         IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0,
-       "RTS");
+  const struct rc_way first = {.ah = way(0),
+                               .peer = peer->qp_num,
+                               .mtu = IBV_MTU_1024,
+                               .access = IBV_ACCESS_REMOTE_WRITE,
+                               .timeout = 14,
+                               .retry = 7};
+  must(connect_rc(qp, &first) == 0, "connecting");
 }
 
 static void rearm(struct ibv_qp* qp) {

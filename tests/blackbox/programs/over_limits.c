@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/blackbox/programs/connect_rc.h"
+
 static struct ibv_context* context;
 static struct ibv_pd* pd;
 static struct ibv_cq* cq;
@@ -97,29 +99,14 @@ static void ask_objects(void) {
 }
 
 static int connect_to_itself(struct ibv_qp* qp, int rd_atomic) {
-  struct ibv_qp_attr to = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = 0xF};
-  must(ibv_modify_qp(qp, &to,
-                     IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS) == 0,
-       "to INIT");
-  to.qp_state = IBV_QPS_RTR;
-  to.path_mtu = IBV_MTU_1024;
-  to.dest_qp_num = qp->qp_num;
-  to.max_dest_rd_atomic = rd_atomic;
-  to.ah_attr.port_num = 1;
-  to.ah_attr.is_global = 1;
-  to.ah_attr.grh.dgid = gid;
-  const int error =
-      ibv_modify_qp(qp, &to,
-                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                        IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-  if (error != 0) return error;
-  to.qp_state = IBV_QPS_RTS;
-  to.timeout = 14;
-  to.retry_cnt = 7;
-  to.max_rd_atomic = rd_atomic;
-  return ibv_modify_qp(qp, &to,
-                       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                           IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+  const struct rc_way way = {.ah = rc_way_to(gid, 0),
+                             .peer = qp->qp_num,
+                             .mtu = IBV_MTU_1024,
+                             .access = 0xF,
+                             .timeout = 14,
+                             .retry = 7,
+                             .rd_atomic = (uint8_t)rd_atomic};
+  return connect_rc(qp, &way);
 }
 
 static void ask_posts(struct ibv_mr* mr) {

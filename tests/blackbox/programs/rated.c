@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "tests/blackbox/programs/connect_rc.h"
+
 enum { message_bytes = 16384, messages = 64 };
 
 static void must(int holds, const char* what) {
@@ -21,29 +23,15 @@ static void must(int holds, const char* what) {
 }
 
 static void connect_to_itself(struct ibv_qp* qp, const union ibv_gid* gid) {
-  struct ibv_qp_attr attr = {
-      .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
-  must(ibv_modify_qp(qp, &attr,
-                     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0,
-       "INIT");
-  attr.qp_state = IBV_QPS_RTR;
-  attr.path_mtu = IBV_MTU_4096;
-  attr.dest_qp_num = qp->qp_num;
-  attr.ah_attr.is_global = 1;
-  attr.ah_attr.port_num = 1;
-  attr.ah_attr.static_rate = IBV_RATE_100_GBPS;
-  attr.ah_attr.grh.dgid = *gid;
-  must(ibv_modify_qp(qp, &attr,
-                     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0,
-       "RTR");
-  attr.qp_state = IBV_QPS_RTS;
-  attr.timeout = 18;
-  attr.retry_cnt = 7;
-  must(ibv_modify_qp(qp, &attr,
-                     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                         IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0,
-       "RTS");
+  struct rc_way way = {.ah = rc_way_to(*gid, 0),
+                       .peer = qp->qp_num,
+                       .mtu = IBV_MTU_4096,
+                       .access = IBV_ACCESS_REMOTE_WRITE,
+                       .timeout = 18,
+                       .retry = 7};
+  way.ah.static_rate = IBV_RATE_100_GBPS;
+  must(connect_rc(qp, &way) == 0, "connecting");
+  struct ibv_qp_attr attr;
   struct ibv_qp_init_attr init;
   must(ibv_query_qp(qp, &attr, IBV_QP_AV, &init) == 0, "a query");
   must(attr.ah_attr.static_rate == IBV_RATE_100_GBPS, "the rate of the way");

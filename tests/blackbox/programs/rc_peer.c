@@ -28,6 +28,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/blackbox/programs/connect_rc.h"
+
 enum { in_flight_max = 8, exit_peer_gone = 3, exit_wrong_data = 4, exit_status_base = 10 };
 
 struct options {
@@ -166,26 +168,14 @@ static void open_connection(struct connection* c, const struct options* o) {
 }
 
 static void connect_queue_pair(struct connection* c, const struct options* o) {
-  struct ibv_qp_attr attr = {
-      .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
-  if (ibv_modify_qp(c->qp, &attr,
-                    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
-    fail("INIT");
-  attr = (struct ibv_qp_attr){
-      .qp_state = IBV_QPS_RTR,
-      .path_mtu = IBV_MTU_1024,
-      .dest_qp_num = c->theirs.qpn,
-      .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = c->theirs.gid, .hop_limit = 64}}};
-  if (ibv_modify_qp(c->qp, &attr,
-                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                        IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
-    fail("RTR");
-  attr = (struct ibv_qp_attr){
-      .qp_state = IBV_QPS_RTS, .timeout = o->timeout, .retry_cnt = o->retry, .rnr_retry = 7};
-  if (ibv_modify_qp(c->qp, &attr,
-                    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                        IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
-    fail("RTS");
+  const struct rc_way way = {.ah = rc_way_to(c->theirs.gid, 0),
+                             .peer = c->theirs.qpn,
+                             .mtu = IBV_MTU_1024,
+                             .access = IBV_ACCESS_REMOTE_WRITE,
+                             .timeout = (uint8_t)o->timeout,
+                             .retry = (uint8_t)o->retry,
+                             .rnr_retry = 7};
+  if (connect_rc(c->qp, &way)) fail("connecting");
 }
 
 static void post_write(struct connection* c, uint32_t bytes) {

@@ -1,6 +1,8 @@
 /* socket_timeouts: a socket that waits for nothing tells so after the timeout, every time, by
- * rpoll() and by rselect(), listening and connected; and what comes then is seen. */
+ * rpoll() and by rselect(), listening and connected, and by the calls themselves after SO_RCVTIMEO;
+ * and what comes then is seen. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <rdma/rsocket.h>
@@ -8,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/select.h>
+#include <sys/time.h>
 #include <time.h>
 
 enum { TIMEOUT_MS = 50, TIMES = 3, LONG_MS = 20000 };
@@ -50,6 +53,35 @@ static void expect_silence(int socket, const char* what) {
   printf("%s: %d timeouts\n", what, 2 * TIMES);
 }
 
+static ssize_t accept_nobody(int socket) { return raccept(socket, NULL, NULL); }
+static ssize_t receive_nothing(int socket) {
+  char byte;
+  return rrecv(socket, &byte, 1, 0);
+}
+
+/* The same of a call that would wait without end, but for SO_RCVTIMEO. */
+static void expect_limit(int socket, ssize_t (*call)(int), const char* what) {
+  struct timeval limit = {.tv_usec = TIMEOUT_MS * 1000};
+  if (rsetsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit)) fail("SO_RCVTIMEO");
+  for (int i = 0; i < TIMES; ++i) {
+    const long long begin = now_ms();
+    const ssize_t result = call(socket);
+    const long long waited = now_ms() - begin;
+    if (result >= 0 || errno != EAGAIN || waited < TIMEOUT_MS || waited > LONG_MS) {
+      fprintf(stderr, "%s: call %d returned %zd, errno %d, after %lld ms\n", what, i, result, errno,
+              waited);
+      exit(1);
+    }
+  }
+  struct timeval told = {0};
+  socklen_t length = sizeof told;
+  if (rgetsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &told, &length)) fail("rgetsockopt");
+  if (told.tv_sec != 0 || told.tv_usec != limit.tv_usec) fail("what SO_RCVTIMEO says");
+  limit.tv_usec = 0;
+  if (rsetsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit)) fail("no SO_RCVTIMEO");
+  printf("%s: %d time limits\n", what, TIMES);
+}
+
 static struct sockaddr_in address;
 
 /* The peer: connects, says a word and waits for another. */
@@ -74,6 +106,11 @@ int main(int argc, char** argv) {
   if (rbind(listener, (struct sockaddr*)&address, sizeof address)) fail("rbind");
   if (rlisten(listener, 1)) fail("rlisten");
   expect_silence(listener, "listening");
+  expect_limit(listener, accept_nobody, "listening");
+  const int datagrams = rsocket(AF_INET, SOCK_DGRAM, 0);
+  if (rbind(datagrams, (struct sockaddr*)&address, sizeof address)) fail("rbind of datagrams");
+  expect_limit(datagrams, receive_nothing, "datagrams");
+  rclose(datagrams);
 
   pthread_t peer;
   if (pthread_create(&peer, NULL, client, NULL)) fail("pthread_create");
@@ -84,6 +121,7 @@ int main(int argc, char** argv) {
   char word[2];
   if (rrecv(socket, word, sizeof word, 0) != 2 || memcmp(word, "go", 2)) fail("rrecv");
   expect_silence(socket, "connected");
+  expect_limit(socket, receive_nothing, "connected");
 
   if (rsend(socket, "ok", 2, 0) != 2) fail("rsend of the answer");
   if (pthread_join(peer, NULL)) fail("pthread_join");

@@ -3,6 +3,7 @@
 
 #include "proto/ib_bth/cm/agent.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "tests/unit/ib_bth_cm/cm_world.h"
@@ -228,6 +229,25 @@ TEST_CASE("A client that dies before its RTU is noticed") {
   CHECK(world.server.agent.count() == 0);
 }
 
+TEST_CASE("Who has little patience asks as often, but sooner") {
+  Agent agent({.ca_guid = 0xA, .id_prefix = 3, .patience_max = 8s}, 1);
+  const Time start{};
+  agent.connect(start, {.local = CmWorld::client_gid, .remote = CmWorld::server_gid},
+                CmWorld::request(), 77);
+  int sent = 0;
+  Time now = start;
+  while (agent.next_timeout() != time_never) {
+    now = agent.next_timeout();
+    agent.on_timer(now);
+  }
+  while (const auto outgoing = agent.poll_transmit()) {
+    sent += std::holds_alternative<Req>(parse(outgoing->mad)->message) ? 1 : 0;
+  }
+  CHECK(sent == 16);
+  CHECK(now - start == 8s);
+  CHECK(agent.poll_event()->kind == Event::Kind::unreachable);
+}
+
 TEST_CASE("A peer that is known to be dead needs no retries") {
   CmWorld world;
   const CommId id = world.connect();
@@ -363,6 +383,21 @@ TEST_CASE("Whenever a consumer destroys its end, the peer hears of it and nothin
       CHECK(other.agent.count() == 0);
     }
   }
+}
+
+TEST_CASE("Who ends with many connections tells all peers") {
+  CmWorld world;
+  for (int i = 0; i < 3; ++i) {
+    Req req = CmWorld::request();
+    req.local_qpn = Qpn{0x50 + static_cast<std::uint32_t>(i)};
+    world.client.agent.connect(world.now, world.client.route, req, 77);
+  }
+  world.run(1s);
+  world.client.agent.destroy_all(world.now);
+  world.run();
+  CHECK(std::ranges::count(world.server.kinds(), Kind::disconnected) == 3);
+  CHECK(world.client.agent.count() == 0);
+  CHECK(world.server.agent.count() == 0);
 }
 
 TEST_CASE("An alternate path is declined") {

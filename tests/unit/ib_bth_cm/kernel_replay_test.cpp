@@ -2,6 +2,8 @@
 // field by field as the kernel did.
 
 #include <catch2/catch.hpp>
+#include <iterator>
+#include <vector>
 
 #include "proto/ib_bth/cm/agent.h"
 #include "tests/unit/ib_bth_cm/cm_captures.h"
@@ -23,7 +25,10 @@ Route route_of(const test::CapturedMad& arrived) {
   return {.local = arrived.destination, .remote = arrived.source};
 }
 
-const char* const captures[] = {"rxe_rping_v4.pcap", "rxe_rping_v6.pcap", "rxe_cm_ok.pcap"};
+/// REQ, REP, RTU, DREQ, DREP, the active side's wish to disconnect.
+const char* const captures[] = {"rxe_rping_v4.pcap",    "rxe_rping_v6.pcap", "rxe_cm_ok.pcap",
+                                "rxe_cm_badwrite.pcap", "rxe_cm_imm.pcap",   "rxe_cm_inv.pcap",
+                                "rxe_cm_norecv.pcap",   "rxe_cm_oob.pcap"};
 
 }  // namespace
 
@@ -34,9 +39,7 @@ TEST_CASE("As the passive side we answer the kernel's REQ, RTU and DREQ as the k
     const Req req = message_of<Req>(mads.at(0).mad);
     const Rep theirs = message_of<Rep>(mads.at(1).mad);
     const Dreq dreq = message_of<Dreq>(mads.at(3).mad);
-    if (dreq.local_comm_id != req.local_comm_id) {
-      continue;  // There the passive side disconnected.
-    }
+    REQUIRE(dreq.local_comm_id == req.local_comm_id);
     Agent agent({.ca_guid = theirs.local_ca_guid, .id_prefix = 3}, 1);
     agent.listen(1, req.service_id, std::nullopt);
     const Time now{};
@@ -76,7 +79,9 @@ TEST_CASE("As the passive side we answer the kernel's REQ, RTU and DREQ as the k
 }
 
 TEST_CASE("As the active side we send the kernel's REQ and RTU, and understand its REP") {
-  for (const char* name : captures) {
+  std::vector<const char*> all(std::begin(captures), std::end(captures));
+  all.push_back("rxe_nvme_connect.pcap");
+  for (const char* name : all) {
     INFO(name);
     const auto mads = test::mads_of_capture(name);
     const Req theirs = message_of<Req>(mads.at(0).mad);
@@ -103,6 +108,21 @@ TEST_CASE("As the active side we send the kernel's REQ and RTU, and understand i
     CHECK(std::get<Rtu>(rtu.message).remote_comm_id == kernel_rtu.remote_comm_id);
     CHECK(std::get<Rtu>(rtu.message).private_data == kernel_rtu.private_data);
   }
+}
+
+TEST_CASE("As the passive side we reject as the kernel did") {
+  const auto mads = test::mads_of_capture("rxe_cm_reject.pcap");
+  const Req req = message_of<Req>(mads.at(0).mad);
+  const Rej theirs = message_of<Rej>(mads.at(1).mad);
+  Agent agent({.ca_guid = 1, .id_prefix = 3}, 1);
+  agent.listen(1, req.service_id, std::nullopt);
+  const Time now{};
+  REQUIRE(agent.on_mad(now, route_of(mads[0]), mads[0].mad) == MadVerdict::accepted);
+  const CommId id = agent.poll_event()->id;
+  REQUIRE(agent.reject(now, id, theirs.reason, {}, theirs.private_data));
+  Envelope expected = *parse(mads[1].mad);
+  std::get<Rej>(expected.message).local_comm_id = id;
+  CHECK(agent.poll_transmit()->mad == emit(expected));
 }
 
 TEST_CASE("The kernel's rejection is understood") {

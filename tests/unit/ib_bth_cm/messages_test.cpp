@@ -108,17 +108,43 @@ TEST_CASE("Every message survives being written and read, whatever is in it") {
   for (std::size_t index = 0; index < std::variant_size_v<Message>; ++index) {
     for (int round = 0; round < 20; ++round) {
       const Envelope envelope{.transaction_id = prng.next(),
-                              .attribute_modifier = static_cast<std::uint32_t>(prng.next()),
                               .message = random_message(index, prng)};
       const Mad first = emit(envelope);
       const auto again = parse(first);
       REQUIRE(again);
       CHECK(again->transaction_id == envelope.transaction_id);
-      CHECK(again->attribute_modifier == envelope.attribute_modifier);
       CHECK(again->message.index() == index);
       CHECK(emit(*again) == first);
     }
   }
+}
+
+TEST_CASE("What vendors negotiate lies in the header, and in gaps between other fields") {
+  constexpr Ece ece{.vendor_id = 0x123456, .options = 0xCAFE'0001};
+  Req req;
+  req.set_ece(ece);
+  const Mad request = emit({.transaction_id = 1, .message = req});
+  const auto byte_at = [](const Mad& mad, std::size_t place) {
+    return std::to_integer<unsigned>(mad[place]);
+  };
+  CHECK(read_struct<MadHeader>(request).attribute_modifier.value() == ece.options);
+  CHECK(byte_at(request, mad_header_bytes + 5) == 0x12);
+  CHECK(byte_at(request, mad_header_bytes + 7) == 0x56);
+  CHECK(std::get<Req>(parse(request)->message).ece() == ece);
+
+  Rep rep;
+  rep.local_qpn = Qpn{0xABCDEF};
+  rep.starting_psn = Psn(0xFEDCBA);
+  rep.set_ece(ece);
+  const Mad reply = emit({.transaction_id = 1, .message = rep});
+  CHECK(read_struct<MadHeader>(reply).attribute_modifier.value() == ece.options);
+  CHECK(byte_at(reply, mad_header_bytes + 15) == 0x12);
+  CHECK(byte_at(reply, mad_header_bytes + 19) == 0x34);
+  CHECK(byte_at(reply, mad_header_bytes + 23) == 0x56);
+  const Rep again = std::get<Rep>(parse(reply)->message);
+  CHECK(again.ece() == ece);
+  CHECK(again.local_qpn == rep.local_qpn);
+  CHECK(again.starting_psn == rep.starting_psn);
 }
 
 TEST_CASE("Bits are written to their place and leave their neighbours alone") {

@@ -85,6 +85,7 @@ TEST_CASE("each variable sets what its name says") {
                                            {"VERBENA_MTU", "1024"},
                                            {"VERBENA_GUID", "0200:00ff:fe12:3456"},
                                            {"VERBENA_ACK_TIMEOUT_MIN_MS", "5"},
+                                           {"VERBENA_CONNECT_TIMEOUT_S", "7"},
                                            {"VERBENA_FABRIC", "/tmp/x/y.fabric"},
                                            {"VERBENA_RING_KIB", "64"},
                                            {"VERBENA_CAPTURE", "trace.pcapng"}});
@@ -93,6 +94,7 @@ TEST_CASE("each variable sets what its name says") {
   CHECK(device.mtu == nic::Mtu::mtu_1024);
   CHECK(device.guid == 0x0200'00FF'FE12'3456);
   CHECK(device.ack_timeout_min == std::chrono::milliseconds(5));
+  CHECK(device.connect_timeout == std::chrono::seconds(7));
   CHECK(device.fabric_path == "/tmp/x/y.fabric");
   CHECK(device.ring_bytes == 65536);
   CHECK(device.capture == "trace.pcapng");
@@ -156,6 +158,7 @@ mtu = 2048
 guid = "0x0200000000000001"
 profile = "verbena"
 ack_timeout_min_ms = 0
+connect_timeout_s = 12
 fabric = "lab"
 ring_kib = 128
 
@@ -177,6 +180,7 @@ TEST_CASE("a file describes several devices") {
   CHECK(first.mtu == nic::Mtu::mtu_2048);
   CHECK(first.guid == 0x0200'0000'0000'0001);
   CHECK(first.ack_timeout_min == Duration{0});
+  CHECK(first.connect_timeout == std::chrono::seconds(12));
   CHECK(first.fabric_path.find("/lab") != std::string::npos);
   CHECK(first.ring_bytes == 128 * 1024);
   CHECK(first.profile.qp_max == 100);

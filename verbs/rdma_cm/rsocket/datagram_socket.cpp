@@ -8,6 +8,7 @@
 
 #include "verbs/rdma_cm/address.h"
 #include "verbs/rdma_cm/cm_id.h"
+#include "verbs/rdma_cm/rsocket/memory.h"
 #include "verbs/rdma_cm/rsocket/poll.h"
 
 namespace verbena::rsocket {
@@ -26,19 +27,18 @@ constexpr std::size_t inbox_max = 1024;
 constexpr std::size_t peers_max = 4096;
 constexpr std::uint64_t wr_send = std::uint64_t{1} << 32;
 
-std::uint64_t address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
-
 const sockaddr& plain(const sockaddr_storage& address) {
   return reinterpret_cast<const sockaddr&>(address);
 }
 sockaddr& plain(sockaddr_storage& address) { return reinterpret_cast<sockaddr&>(address); }
 
-std::size_t total_of(std::span<const iovec> parts) {
-  return std::accumulate(parts.begin(), parts.end(), std::size_t{0},
-                         [](std::size_t sum, const iovec& part) { return sum + part.iov_len; });
-}
-
 bool is_v4(const sockaddr& address) { return address.sa_family == AF_INET; }
+
+/// For some event, or a while.
+Result<int, Errno> wait_for(pollfd& entry, const Patience& patience) {
+  constexpr Patience::Milliseconds wait_max = std::chrono::hours(1);
+  return rsocket::poll(std::span(&entry, 1), static_cast<int>(patience.left(wait_max).count()));
+}
 
 /// The address proper, in network byte order: 4 or 16 bytes.
 std::span<const std::byte> address_bytes(const sockaddr& address) {
@@ -365,6 +365,7 @@ void DatagramSocket::deliver(const sockaddr& from, std::span<const std::byte> by
 
 Result<std::size_t, Errno> DatagramSocket::receive(std::span<const iovec> parts, int flags,
                                                    const Address& from) {
+  const Patience patience = patience_to_receive(flags);
   for (;;) {
     {
       const std::lock_guard guard(mutex_);
@@ -389,11 +390,11 @@ Result<std::size_t, Errno> DatagramSocket::receive(std::span<const iovec> parts,
         return length;
       }
     }
-    if (!may_wait(flags)) {
+    if (patience.is_over()) {
       return std::unexpected(EAGAIN);
     }
     pollfd wait{.fd = number(), .events = POLLIN, .revents = 0};
-    if (const auto waited = rsocket::poll(std::span(&wait, 1), -1); !waited) {
+    if (const auto waited = wait_for(wait, patience); !waited) {
       return std::unexpected(waited.error());
     }
   }
@@ -437,6 +438,7 @@ Result<std::size_t, Errno> DatagramSocket::send_by_udp(const Peer& peer, Operati
 Result<std::size_t, Errno> DatagramSocket::send(std::span<const iovec> parts, int flags,
                                                 const sockaddr* to, socklen_t /*length*/) {
   const std::size_t total = total_of(parts);
+  const Patience patience = patience_to_send(flags);
   for (;;) {
     {
       const std::lock_guard guard(mutex_);
@@ -460,12 +462,12 @@ Result<std::size_t, Errno> DatagramSocket::send(std::span<const iovec> parts, in
         return send_by_udp(**peer, Operation::data, parts);
       }
       const Errno error = (*peer)->qp->send((*peer)->ah, (*peer)->qpn, header, parts);
-      if (error != EAGAIN || !may_wait(flags)) {
+      if (error != EAGAIN || patience.is_over()) {
         return error == 0 ? Result<std::size_t, Errno>(total) : std::unexpected(error);
       }
     }
     pollfd wait{.fd = number(), .events = POLLOUT, .revents = 0};
-    if (const auto waited = rsocket::poll(std::span(&wait, 1), -1); !waited) {
+    if (const auto waited = wait_for(wait, patience); !waited) {
       return std::unexpected(waited.error());
     }
   }
@@ -501,10 +503,16 @@ Errno DatagramSocket::set_option(int level, int option, const void* value, sockl
   if (level == SOL_RDMA) {
     return ENOPROTOOPT;  // Sizes of queues are ours to choose.
   }
+  if (is_time_limit(level, option)) {
+    return set_time_limit(option, value, length);
+  }
   return udp_.set_option(level, option, value, length);
 }
 
 Errno DatagramSocket::option(int level, int option, void* value, socklen_t& length) {
+  if (is_time_limit(level, option)) {
+    return time_limit(option, value, length);
+  }
   return level == SOL_RDMA ? ENOPROTOOPT : udp_.option(level, option, value, length);
 }
 

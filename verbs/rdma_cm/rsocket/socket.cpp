@@ -1,7 +1,9 @@
 #include "verbs/rdma_cm/rsocket/socket.h"
 
 #include <fcntl.h>
+#include <sys/time.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -33,8 +35,49 @@ Result<std::size_t, Errno> Socket::write_at(std::span<const std::byte>, std::uin
   return std::unexpected(ENOTSUP);
 }
 
-bool Socket::may_wait(int flags) const {
-  return (flags & MSG_DONTWAIT) == 0 && (status_flags_ & O_NONBLOCK) == 0;
+Patience Socket::patience(int flags, Patience::Milliseconds limit) const {
+  const bool may_wait = (flags & MSG_DONTWAIT) == 0 && (status_flags_ & O_NONBLOCK) == 0;
+  return may_wait ? Patience::limited(limit) : Patience::none();
+}
+
+Patience Socket::patience_to_receive(int flags) const { return patience(flags, receive_limit_); }
+
+Patience Socket::patience_to_send(int flags) const { return patience(flags, send_limit_); }
+
+bool Socket::is_time_limit(int level, int option) {
+  return level == SOL_SOCKET && (option == SO_RCVTIMEO || option == SO_SNDTIMEO);
+}
+
+Errno Socket::set_time_limit(int option, const void* value, socklen_t length) {
+  // What is longer is without end for any program.
+  constexpr std::chrono::seconds seconds_max = std::chrono::hours(24 * 365);
+  constexpr long microseconds_max = 999'999;
+  timeval given{};
+  if (value == nullptr || length < sizeof given) {
+    return EINVAL;
+  }
+  std::memcpy(&given, value, sizeof given);
+  if (given.tv_usec < 0 || given.tv_usec > microseconds_max) {
+    return EDOM;
+  }
+  const std::chrono::seconds seconds(std::clamp<long>(given.tv_sec, 0, seconds_max.count()));
+  const std::chrono::microseconds microseconds(given.tv_usec);
+  (option == SO_RCVTIMEO ? receive_limit_ : send_limit_) =
+      seconds + std::chrono::ceil<Patience::Milliseconds>(microseconds);
+  return 0;
+}
+
+Errno Socket::time_limit(int option, void* value, socklen_t& length) const {
+  const Patience::Milliseconds limit = option == SO_RCVTIMEO ? receive_limit_ : send_limit_;
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(limit);
+  const timeval given{.tv_sec = seconds.count(),
+                      .tv_usec = std::chrono::microseconds(limit - seconds).count()};
+  if (value == nullptr || length < sizeof given) {
+    return EINVAL;
+  }
+  std::memcpy(value, &given, sizeof given);
+  length = sizeof given;
+  return 0;
 }
 
 SocketPtr find(int number) {

@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "verbs/rdma_cm/abi.h"
 #include "verbs/rdma_cm/rsocket/kernel.h"
+#include "verbs/rdma_cm/rsocket/patience.h"
 
 namespace verbena::rsocket {
 
@@ -77,11 +78,22 @@ class Socket {
   void set_status_flags(int flags) { status_flags_ = flags; }
 
  protected:
-  /// MSG_DONTWAIT and O_NONBLOCK.
-  [[nodiscard]] bool may_wait(int flags) const;
+  /// MSG_DONTWAIT, O_NONBLOCK, SO_RCVTIMEO.
+  [[nodiscard]] Patience patience_to_receive(int flags) const;
+  /// The same with SO_SNDTIMEO.
+  [[nodiscard]] Patience patience_to_send(int flags) const;
+  /// SO_RCVTIMEO and SO_SNDTIMEO, which are handled here.
+  [[nodiscard]] static bool is_time_limit(int level, int option);
+  [[nodiscard]] Errno set_time_limit(int option, const void* value, socklen_t length);
+  [[nodiscard]] Errno time_limit(int option, void* value, socklen_t& length) const;
 
  private:
+  [[nodiscard]] Patience patience(int flags, Patience::Milliseconds limit) const;
+
   std::atomic<int> status_flags_ = 0;
+  /// 0 is without end.
+  std::atomic<Patience::Milliseconds> receive_limit_{};
+  std::atomic<Patience::Milliseconds> send_limit_{};
 };
 
 /// All sockets, by their numbers. What find() returns lives as long as its caller holds it.

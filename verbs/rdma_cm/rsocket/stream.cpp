@@ -1,12 +1,9 @@
 #include "verbs/rdma_cm/rsocket/stream.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <boost/endian/conversion.hpp>
 #include <cstring>
 
-#include "verbs/rdma_cm/rsocket/kernel.h"
 #include "verbs/rdma_cm/rsocket/memory.h"
 
 namespace verbena::rsocket {
@@ -22,10 +19,6 @@ constexpr std::size_t first_write_bytes = 2048;
 constexpr std::uint16_t queue_size_min = 16;
 /// What the largest message that isn't data needs.
 constexpr std::uint32_t inline_bytes_min = sizeof(MapEntry);
-
-/// A thread in rpoll() may take a notification away; so nobody sleeps longer than this without a
-/// look of his own.
-constexpr int sleep_max_ms = 200;
 
 // Work requests say in their upper bits what they were, in the lower ones how much of the ring.
 constexpr std::uint64_t wr_receive = std::uint64_t{1} << 63;
@@ -295,87 +288,6 @@ void Stream::take_cm_events() {
   }
 }
 
-// --- Waiting
-
-Errno Stream::wait(std::unique_lock<std::mutex>& lock, bool may_wait,
-                   const std::function<bool()>& test) {
-  for (;;) {
-    process();
-    if (test()) {
-      return 0;
-    }
-    if (!may_wait) {
-      return EAGAIN;
-    }
-    ibv_req_notify_cq(cq_, 0);
-    process();
-    if (test()) {
-      return 0;
-    }
-    if (const Errno error = sleep(lock)) {
-      return error;
-    }
-  }
-}
-
-Errno Stream::sleep(std::unique_lock<std::mutex>& lock) {
-  if (someone_sleeps_) {
-    looked_.wait(lock);
-    return 0;
-  }
-  someone_sleeps_ = true;
-  lock.unlock();
-  std::array<pollfd, 2> wait_for{{{.fd = channel_->fd, .events = POLLIN, .revents = 0},
-                                  {.fd = id_.channel->fd, .events = POLLIN, .revents = 0}}};
-  const Errno error = kernel::poll(wait_for, sleep_max_ms);
-  if (wait_for[0].revents != 0) {
-    disarm();
-  }
-  if (wait_for[1].revents != 0) {
-    take_cm_events();
-  }
-  lock.lock();
-  someone_sleeps_ = false;
-  looked_.notify_all();
-  return error;
-}
-
-void Stream::disarm() {
-  // Another thread may have been faster: this must not block.
-  std::array<pollfd, 1> look{{{.fd = channel_->fd, .events = POLLIN, .revents = 0}}};
-  if (kernel::poll(look, 0) != 0 || look[0].revents == 0) {
-    return;
-  }
-  ibv_cq* cq = nullptr;
-  void* context = nullptr;
-  if (ibv_get_cq_event(channel_, &cq, &context) == 0) {
-    ibv_ack_cq_events(cq, 1);
-  }
-}
-
-void Stream::arm() {
-  const std::lock_guard guard(mutex_);
-  ibv_req_notify_cq(cq_, 0);
-}
-
-short Stream::ready() {
-  const std::lock_guard guard(mutex_);
-  process();
-  looked_.notify_all();
-  int events = 0;
-  if (has_data() || !readable_) {
-    events |= POLLIN;
-  }
-  if (can_send() || !writable_) {
-    events |= POLLOUT;
-  }
-  // What has come can still be read: the end comes after it.
-  if (!connected_ && !has_data()) {
-    events |= error_ != 0 ? POLLERR : POLLHUP;
-  }
-  return static_cast<short>(events);
-}
-
 // --- Sending
 
 bool Stream::has_send_room() const {
@@ -428,7 +340,7 @@ void Stream::post_from_ring(std::size_t length, const Sge& to, const Message* me
   post(wr, length);
 }
 
-Result<std::size_t, Errno> Stream::send(std::span<const iovec> parts, bool may_wait) {
+Result<std::size_t, Errno> Stream::send(std::span<const iovec> parts, const Patience& patience) {
   std::unique_lock lock(mutex_);
   const std::size_t total = total_of(parts);
   Parts from(parts);
@@ -436,7 +348,7 @@ Result<std::size_t, Errno> Stream::send(std::span<const iovec> parts, bool may_w
   std::size_t write_bytes = first_write_bytes;
   while (done < total) {
     if (!can_send()) {
-      Errno error = wait(lock, may_wait, [&] { return can_send() || !writable_; });
+      Errno error = wait(lock, patience, [&] { return can_send() || !writable_; });
       error = error == 0 && !writable_ ? (error_ != 0 ? error_ : ECONNRESET) : error;
       if (error != 0) {
         return done > 0 ? Result<std::size_t, Errno>(done) : std::unexpected(error);
@@ -470,8 +382,8 @@ Result<std::size_t, Errno> Stream::send(std::span<const iovec> parts, bool may_w
 
 // --- Receiving
 
-Result<std::size_t, Errno> Stream::receive(std::span<const iovec> parts,
-                                           const ReceiveFlags& flags) {
+Result<std::size_t, Errno> Stream::receive(std::span<const iovec> parts, const ReceiveFlags& flags,
+                                           const Patience& patience) {
   std::unique_lock lock(mutex_);
   const std::size_t wanted = total_of(parts);
   if (wanted == 0) {
@@ -482,7 +394,7 @@ Result<std::size_t, Errno> Stream::receive(std::span<const iovec> parts,
   std::size_t done = 0;
   do {
     if (!has_data()) {
-      const Errno error = wait(lock, flags.may_wait, [&] { return has_data() || !readable_; });
+      const Errno error = wait(lock, patience, [&] { return has_data() || !readable_; });
       if (error != 0) {
         return done > 0 ? Result<std::size_t, Errno>(done) : std::unexpected(error);
       }
@@ -552,6 +464,16 @@ void Stream::give_room() {
   }
 }
 
+void Stream::send_keep_alive() {
+  const std::lock_guard guard(mutex_);
+  process();
+  if (connected_ && controls_in_flight_ < controls_max) {
+    post_control(
+        {.operation = Operation::control, .value = static_cast<std::uint32_t>(Control::keepalive)},
+        {}, 0, 0);
+  }
+}
+
 void Stream::post_control(const Message& message, std::span<const std::byte> bytes,
                           std::uint64_t address, std::uint32_t key) {
   ibv_sge sge{.addr = address_of(bytes.data()),
@@ -581,14 +503,14 @@ Errno Stream::shutdown(bool receiving, bool sending) {
   const bool is_over = !readable_ && !writable_;
   if (is_over || (sending && was_writable)) {
     const Control control = is_over ? Control::disconnect : Control::shutdown;
-    Errno error =
-        wait(lock, true, [&] { return controls_in_flight_ < controls_max || !connected_; });
+    Errno error = wait(lock, Patience::endless(),
+                       [&] { return controls_in_flight_ < controls_max || !connected_; });
     if (error == 0 && connected_) {
       post_control({.operation = Operation::control, .value = static_cast<std::uint32_t>(control)},
                    {}, 0, 0);
     }
   }
-  const Errno error = wait(lock, true, [&] { return all_sent() || !connected_; });
+  const Errno error = wait(lock, Patience::endless(), [&] { return all_sent() || !connected_; });
   connected_ = connected_ && !is_over;
   looked_.notify_all();
   return error;

@@ -22,6 +22,7 @@
 
 #include "base/result.h"
 #include "verbs/rdma_cm/abi.h"
+#include "verbs/rdma_cm/rsocket/patience.h"
 #include "verbs/rdma_cm/rsocket/wire.h"
 
 namespace verbena::rsocket {
@@ -39,7 +40,6 @@ struct StreamSizes {
 };
 
 struct ReceiveFlags {
-  bool may_wait = true;
   bool peek = false;
   /// Waits for all that was asked for.
   bool all = false;
@@ -60,12 +60,16 @@ class Stream {
   /// The connection is made. ENOTSUP if the peer's part makes no sense.
   [[nodiscard]] Errno begin(const ConnectData& theirs);
 
-  /// How many bytes were taken: all of them if it may wait and nothing happens. ECONNRESET if the
-  /// peer takes no more.
-  [[nodiscard]] Result<std::size_t, Errno> send(std::span<const iovec> parts, bool may_wait);
-  /// 0 at the end of the stream.
+  /// How many bytes were taken: all of them if it may wait and nothing happens. EAGAIN if there
+  /// was no room for any in time, ECONNRESET if the peer takes no more.
+  [[nodiscard]] Result<std::size_t, Errno> send(std::span<const iovec> parts,
+                                                const Patience& patience);
+  /// 0 at the end of the stream, EAGAIN if nothing came in time.
   [[nodiscard]] Result<std::size_t, Errno> receive(std::span<const iovec> parts,
-                                                   const ReceiveFlags& flags);
+                                                   const ReceiveFlags& flags,
+                                                   const Patience& patience);
+  /// A message that says nothing, if it can be sent at once.
+  void send_keep_alive();
   /// Ends one direction or both, and waits until the peer has all that was sent.
   [[nodiscard]] Errno shutdown(bool receiving, bool sending);
 
@@ -86,7 +90,7 @@ class Stream {
   [[nodiscard]] Errno unmap(const void* memory, std::size_t length);
   /// Into memory that the peer has mapped. How many bytes were taken; fewer where its maps end.
   [[nodiscard]] Result<std::size_t, Errno> write_at(std::span<const std::byte> bytes,
-                                                    std::uint64_t offset, bool may_wait);
+                                                    std::uint64_t offset, const Patience& patience);
 
  private:
   static constexpr std::size_t write_bytes_max = 65536;
@@ -110,10 +114,10 @@ class Stream {
   [[nodiscard]] Errno create_queue_pair();
   [[nodiscard]] Errno post_receive();
 
-  /// Until test(), or EAGAIN at once, EINTR after a signal.
-  [[nodiscard]] Errno wait(std::unique_lock<std::mutex>& lock, bool may_wait,
+  /// Until test(), or EAGAIN when the patience is over, EINTR after a signal.
+  [[nodiscard]] Errno wait(std::unique_lock<std::mutex>& lock, const Patience& patience,
                            const std::function<bool()>& test);
-  [[nodiscard]] Errno sleep(std::unique_lock<std::mutex>& lock);
+  [[nodiscard]] Errno sleep(std::unique_lock<std::mutex>& lock, const Patience& patience);
   /// Looks at what came, and gives the peer room.
   void process();
   void on_message(const ibv_wc& wc);

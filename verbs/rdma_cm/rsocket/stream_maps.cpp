@@ -87,7 +87,7 @@ Errno Stream::unmap(const void* memory, std::size_t length) {
 }
 
 Result<std::size_t, Errno> Stream::write_at(std::span<const std::byte> bytes, std::uint64_t offset,
-                                            bool may_wait) {
+                                            const Patience& patience) {
   std::unique_lock lock(mutex_);
   process();
   std::size_t done = 0;
@@ -100,7 +100,7 @@ Result<std::size_t, Errno> Stream::write_at(std::span<const std::byte> bytes, st
       break;
     }
     const MapEntry entry = *map;
-    Errno error = wait(lock, may_wait, [&] { return has_send_room() || !writable_; });
+    Errno error = wait(lock, patience, [&] { return has_send_room() || !writable_; });
     error = error == 0 && !writable_ ? ECONNRESET : error;
     if (error != 0) {
       return done > 0 ? Result<std::size_t, Errno>(done) : std::unexpected(error);

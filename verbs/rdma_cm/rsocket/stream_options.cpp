@@ -18,10 +18,15 @@ constexpr std::uint32_t buffer_bytes_min = 4096;
 constexpr std::uint32_t buffer_bytes_max = 1U << 28;
 constexpr int queue_size_max = 0xFFFE;
 constexpr int tcp_segment_bytes = 1024;
+/// As Linux limits it.
+constexpr int keep_alive_idle_s_max = 32767;
 
 }  // namespace
 
 Errno StreamSocket::set_option(int level, int option, const void* value, socklen_t length) {
+  if (is_time_limit(level, option)) {
+    return set_time_limit(option, value, length);
+  }
   const std::lock_guard guard(mutex_);
   if (level == SOL_SOCKET) {
     return set_socket_option(option, value, length);
@@ -36,8 +41,12 @@ Errno StreamSocket::set_option(int level, int option, const void* value, socklen
         no_delay_ = number != 0;  // Nothing is ever delayed.
         return 0;
       case TCP_KEEPIDLE:
+        if (number < 1 || number > keep_alive_idle_s_max) {
+          return EINVAL;
+        }
         keep_alive_idle_s_ = number;
-        return number > 0 ? 0 : EINVAL;
+        start_keep_alive();
+        return 0;
       case TCP_KEEPCNT:
       case TCP_KEEPINTVL:
       case TCP_MAXSEG:
@@ -80,6 +89,7 @@ Errno StreamSocket::set_socket_option(int option, const void* value, socklen_t l
       return 0;
     case SO_KEEPALIVE:
       keep_alive_ = number != 0;
+      start_keep_alive();
       return 0;
     case SO_OOBINLINE:
       out_of_band_inline_ = number != 0;
@@ -113,6 +123,9 @@ Errno StreamSocket::set_rdma_option(int option, int number) {
 }
 
 Errno StreamSocket::option(int level, int option, void* value, socklen_t& length) {
+  if (is_time_limit(level, option)) {
+    return time_limit(option, value, length);
+  }
   const std::lock_guard guard(mutex_);
   if (level == SOL_SOCKET && option == SO_LINGER) {
     const linger lingers{.l_onoff = 1, .l_linger = 0};

@@ -5,6 +5,7 @@
 
 #include "verbs/rdma_cm/address.h"
 #include "verbs/rdma_cm/rsocket/acceptor.h"
+#include "verbs/rdma_cm/rsocket/keep_alive.h"
 
 namespace verbena::rsocket {
 
@@ -12,6 +13,8 @@ namespace {
 
 constexpr int resolve_timeout_ms = 2000;
 constexpr std::uint8_t retries_max = 7;
+/// What waits looks around so often, whatever it waits for.
+constexpr Patience::Milliseconds sleep_max(200);
 
 rdma_conn_param connection_param(const ConnectData& data) {
   rdma_conn_param param{};
@@ -165,6 +168,8 @@ void StreamSocket::on_request(rdma_cm_id& id, const rdma_conn_param& param) {
   std::shared_ptr<StreamSocket> fresh(new StreamSocket);
   fresh->id_ = &id;
   fresh->sizes_ = sizes_;
+  fresh->keep_alive_ = keep_alive_;
+  fresh->keep_alive_idle_s_ = keep_alive_idle_s_;
   std::memcpy(&fresh->theirs_, param.private_data, sizeof fresh->theirs_);
   auto stream = Stream::create(id, sizes_);
   if (stream && fresh->open_channel() == 0) {
@@ -195,6 +200,7 @@ void StreamSocket::on_established(rdma_cm_id& id) {
     return;
   }
   fresh->state_ = State::connected;
+  fresh->start_keep_alive();
   accepted_.push_back(fresh);
   tokens_->signal();
 }
@@ -208,9 +214,12 @@ Result<SocketPtr, Errno> StreamSocket::accept() {
     }
     tokens = tokens_.get();
   }
+  const Patience patience = patience_to_receive(0);
   for (;;) {
     std::array<pollfd, 1> wait{{{.fd = tokens->fd(), .events = POLLIN, .revents = 0}}};
-    if (const Errno error = kernel::poll(wait, may_wait(0) ? -1 : 0)) {
+    const bool is_over = patience.is_over();
+    if (const Errno error =
+            kernel::poll(wait, static_cast<int>(patience.left(sleep_max).count()))) {
       return std::unexpected(error);
     }
     const std::lock_guard guard(mutex_);
@@ -224,7 +233,7 @@ Result<SocketPtr, Errno> StreamSocket::accept() {
       socket->number_ = kernel::duplicate(socket->channel_->fd);
       return socket->number_ >= 0 ? Result<SocketPtr, Errno>(socket) : std::unexpected(EMFILE);
     }
-    if (!may_wait(0)) {
+    if (is_over) {
       return std::unexpected(EAGAIN);
     }
   }
@@ -249,7 +258,7 @@ Errno StreamSocket::connect(const sockaddr& address, socklen_t /*length*/) {
     }
     state_ = State::connecting;
   }
-  return wait_until_connected(may_wait(0));
+  return wait_until_connected(patience_to_send(0));
 }
 
 void StreamSocket::advance() {
@@ -278,6 +287,7 @@ void StreamSocket::on_event(const rdma_cm_event& event) {
         fail(ENOTSUP);
       } else {
         state_ = State::connected;
+        start_keep_alive();
       }
       break;
     }
@@ -313,7 +323,7 @@ void StreamSocket::fail(Errno error) {
   state_ = State::failed;
 }
 
-Errno StreamSocket::wait_until_connected(bool may_wait) {
+Errno StreamSocket::wait_until_connected(const Patience& patience) {
   for (;;) {
     {
       const std::lock_guard guard(mutex_);
@@ -322,17 +332,18 @@ Errno StreamSocket::wait_until_connected(bool may_wait) {
         return state_ == State::connected ? 0 : std::exchange(error_, 0);
       }
     }
-    if (!may_wait) {
+    if (patience.is_over()) {
       return EINPROGRESS;
     }
     std::array<pollfd, 1> wait{{{.fd = channel_->fd, .events = POLLIN, .revents = 0}}};
-    if (const Errno error = kernel::poll(wait, -1)) {
+    if (const Errno error =
+            kernel::poll(wait, static_cast<int>(patience.left(sleep_max).count()))) {
       return error;
     }
   }
 }
 
-Result<std::shared_ptr<Stream>, Errno> StreamSocket::connected_stream(bool may_wait) {
+Result<std::shared_ptr<Stream>, Errno> StreamSocket::connected_stream(const Patience& patience) {
   {
     const std::lock_guard guard(mutex_);
     if (state_ == State::connected) {
@@ -343,13 +354,33 @@ Result<std::shared_ptr<Stream>, Errno> StreamSocket::connected_stream(bool may_w
                                                                     : ENOTCONN);
     }
   }
-  if (const Errno error = wait_until_connected(may_wait)) {
+  if (const Errno error = wait_until_connected(patience)) {
     return std::unexpected(error == EINPROGRESS ? EAGAIN : error);
   }
   return stream_;
 }
 
 // --- The stream
+
+void StreamSocket::start_keep_alive() {
+  if (keep_alive_ && state_ == State::connected) {
+    // Without them the connection is as good as it was.
+    static_cast<void>(
+        KeepAlive::instance().add(weak_from_this(), std::chrono::seconds(keep_alive_idle_s_)));
+  }
+}
+
+bool StreamSocket::send_keep_alive() {
+  std::shared_ptr<Stream> stream;
+  {
+    const std::lock_guard guard(mutex_);
+    stream = keep_alive_ && state_ == State::connected ? stream_ : nullptr;
+  }
+  if (stream) {
+    stream->send_keep_alive();
+  }
+  return stream != nullptr;
+}
 
 Errno StreamSocket::shutdown(int how) {
   std::shared_ptr<Stream> stream;
@@ -371,22 +402,23 @@ Result<std::size_t, Errno> StreamSocket::send(std::span<const iovec> parts, int 
   if (to != nullptr) {
     return std::unexpected(EISCONN);
   }
-  const auto stream = connected_stream(may_wait(flags));
-  return stream ? (*stream)->send(parts, may_wait(flags)) : std::unexpected(stream.error());
+  const Patience patience = patience_to_send(flags);
+  const auto stream = connected_stream(patience);
+  return stream ? (*stream)->send(parts, patience) : std::unexpected(stream.error());
 }
 
 Result<std::size_t, Errno> StreamSocket::receive(std::span<const iovec> parts, int flags,
                                                  const Address& from) {
-  const auto stream = connected_stream(may_wait(flags));
+  const Patience patience = patience_to_receive(flags);
+  const auto stream = connected_stream(patience);
   if (!stream) {
     return std::unexpected(stream.error());
   }
   if (from.length != nullptr) {
     *from.length = 0;  // As TCP: a stream's bytes have no address.
   }
-  return (*stream)->receive(parts, {.may_wait = may_wait(flags),
-                                    .peek = (flags & MSG_PEEK) != 0,
-                                    .all = (flags & MSG_WAITALL) != 0});
+  return (*stream)->receive(
+      parts, {.peek = (flags & MSG_PEEK) != 0, .all = (flags & MSG_WAITALL) != 0}, patience);
 }
 
 short StreamSocket::ready() {
@@ -452,21 +484,21 @@ Errno StreamSocket::peer(sockaddr_storage& address) {
 
 Result<std::uint64_t, Errno> StreamSocket::map(void* memory, std::size_t length, bool writable,
                                                std::uint64_t offset) {
-  const auto stream = connected_stream(true);
+  const auto stream = connected_stream(Patience::endless());
   return stream ? (*stream)->map(memory, length, writable, offset)
                 : std::unexpected(stream.error());
 }
 
 Errno StreamSocket::unmap(const void* memory, std::size_t length) {
-  const auto stream = connected_stream(true);
+  const auto stream = connected_stream(Patience::endless());
   return stream ? (*stream)->unmap(memory, length) : stream.error();
 }
 
 Result<std::size_t, Errno> StreamSocket::write_at(std::span<const std::byte> bytes,
                                                   std::uint64_t offset, int flags) {
-  const auto stream = connected_stream(may_wait(flags));
-  return stream ? (*stream)->write_at(bytes, offset, may_wait(flags))
-                : std::unexpected(stream.error());
+  const Patience patience = patience_to_send(flags);
+  const auto stream = connected_stream(patience);
+  return stream ? (*stream)->write_at(bytes, offset, patience) : std::unexpected(stream.error());
 }
 
 }  // namespace verbena::rsocket

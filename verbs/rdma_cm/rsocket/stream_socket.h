@@ -48,6 +48,9 @@ class StreamSocket final : public Socket, public std::enable_shared_from_this<St
   [[nodiscard]] Result<std::size_t, Errno> write_at(std::span<const std::byte> bytes,
                                                     std::uint64_t offset, int flags) override;
 
+  /// For the thread of keepalives. False if the socket sends none any more.
+  [[nodiscard]] bool send_keep_alive();
+
   // Of a socket that listens, for the thread that looks after it.
 
   [[nodiscard]] int requests_fd() const { return channel_->fd; }
@@ -64,9 +67,11 @@ class StreamSocket final : public Socket, public std::enable_shared_from_this<St
   [[nodiscard]] Errno start_connection();
   void fail(Errno error);
   /// Advances until connected; with the error that ended it, EINPROGRESS or EAGAIN.
-  [[nodiscard]] Errno wait_until_connected(bool may_wait);
+  [[nodiscard]] Errno wait_until_connected(const Patience& patience);
   /// The stream, or why there is none.
-  [[nodiscard]] Result<std::shared_ptr<Stream>, Errno> connected_stream(bool may_wait);
+  [[nodiscard]] Result<std::shared_ptr<Stream>, Errno> connected_stream(const Patience& patience);
+  /// Begins with keepalives if they are wanted, and the connection is there.
+  void start_keep_alive();
 
   void on_request(rdma_cm_id& id, const rdma_conn_param& param);
   void on_established(rdma_cm_id& id);
