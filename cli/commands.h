@@ -18,6 +18,7 @@ void add_devices(CLI::App& app, int& status);
 void add_counters(CLI::App& app, int& status);
 void add_top(CLI::App& app, int& status);
 void add_inject(CLI::App& app, int& status);
+void add_lab(CLI::App& app, int& status, const std::vector<std::string>& program);
 void add_doctor(CLI::App& app, int& status);
 void add_dump(CLI::App& app, int& status);
 void add_version(CLI::App& app, int& status);
