@@ -25,5 +25,6 @@ void add_version(CLI::App& app, int& status);
 void add_sim(CLI::App& app, int& status);
 void add_timeline(CLI::App& app, int& status);
 void add_swarm(CLI::App& app, int& status);
+void add_xcheck(CLI::App& app, int& status);
 
 }  // namespace verbena::cli

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <sstream>
 #include <system_error>
+#include <thread>
 #include <tuple>
 
 #include "cli/child.h"
@@ -27,7 +28,7 @@ constexpr seconds kvm_trial_limit{10};
 constexpr int processors = 2;
 constexpr int memory_mib = 1536;
 constexpr int mac_prefix_last_max = 0xff;
-constexpr std::size_t console_lines_shown = 15;
+constexpr std::size_t console_lines_shown = 40;
 
 /// A comma ends an option of QEMU's; two are one comma.
 std::string quoted(const fs::path& path) {
@@ -196,10 +197,22 @@ GuestResult Guest::wait() {
     return result;
   }
   const bool was_up = started || fs::exists(job / "started", ignored);
-  result.end = !end.timed_out ? GuestEnd::died : was_up ? GuestEnd::timed_out : GuestEnd::stalled;
+  result.end = !was_up ? GuestEnd::stalled : end.timed_out ? GuestEnd::timed_out : GuestEnd::died;
   result.status = end.status;
   result.console = last_lines(job / "qemu") + last_lines(job / "console");
   return result;
+}
+
+bool Guest::wait_until_up() {
+  std::error_code ignored;
+  constexpr milliseconds look_interval{50};
+  while (steady_clock::now() - state_->start < boot_limit) {
+    if (fs::exists(state_->job.path() / "started", ignored)) {
+      return true;
+    }
+    std::this_thread::sleep_for(look_interval);
+  }
+  return false;
 }
 
 bool Guest::ends_well(milliseconds limit) {
@@ -214,7 +227,7 @@ Result<GuestResult, std::string> run_in_guest(const LabPlaces& places, const Gue
       return std::unexpected(guest.error());
     }
     GuestResult result = guest->wait();
-    if (is_last || result.end == GuestEnd::done || result.end == GuestEnd::timed_out) {
+    if (is_last || result.end != GuestEnd::stalled) {
       return result;
     }
     fmt::print(stderr, "verbena lab: {}verbena lab: booting it once more\n",
@@ -232,7 +245,8 @@ std::string in_words(const GuestResult& result, const GuestPlan& plan) {
       sentence = fmt::format("the command was still running after {} s", plan.limit.count());
       break;
     case GuestEnd::stalled:
-      sentence = fmt::format("the guest stalled: it didn't come up in {} s", boot_limit.count());
+      sentence = fmt::format("the guest didn't come up: it ended, or stalled for {} s",
+                             boot_limit.count());
       break;
     case GuestEnd::died:
       sentence =

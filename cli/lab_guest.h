@@ -41,9 +41,10 @@ enum class GuestEnd : std::uint8_t {
   done,
   /// The guest came up, and the command took longer than it may.
   timed_out,
-  /// The guest didn't come up in time, or ended before its command did: QEMU's or the guest
-  /// kernel's fault, or the machine's, which is too slow.
+  /// The guest didn't come up, in time or at all: QEMU's or the guest kernel's fault, or the
+  /// machine's, which is too slow.
   stalled,
+  /// It came up, and ended before its command did.
   died,
 };
 
@@ -64,6 +65,8 @@ class Guest {
 
   /// Waits until the command has ended or its time is over.
   [[nodiscard]] GuestResult wait();
+  /// Waits until the command begins; false if it doesn't.
+  [[nodiscard]] bool wait_until_up();
   /// Has the command ended with 0 before `limit`, boot included?
   [[nodiscard]] bool ends_well(std::chrono::milliseconds limit);
 
@@ -78,8 +81,8 @@ class Guest {
   std::unique_ptr<State> state_;
 };
 
-/// Boots, waits; boots once more if the guest stalled or died before its command began, and says so
-/// on standard error. The error is a sentence.
+/// Boots, waits; boots once more if the guest stalled, and says so on standard error. The error is
+/// a sentence.
 [[nodiscard]] Result<GuestResult, std::string> run_in_guest(const LabPlaces& places,
                                                             const GuestPlan& plan);
 

@@ -95,6 +95,7 @@ int parse_and_run(std::vector<std::string> arguments) {
   add_sim(app, status);
   add_timeline(app, status);
   add_swarm(app, status);
+  add_xcheck(app, status);
   add_version(app, status);
   try {
     // The parser wants the words last to first, and to own them.

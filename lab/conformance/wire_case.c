@@ -103,6 +103,10 @@ static void prepare_memory(struct side* side) {
 
 static void open_side(struct side* side, struct device* device) {
   const uint32_t bytes = side->what->bytes + header_bytes(side) + guard_bytes;
+  if (device->context->device->transport_type == IBV_TRANSPORT_IWARP) {
+    say(side, "unsupported: iWARP connects only through rdma_cm");
+    return;
+  }
   if (is_atomic(side) && device->attr.atomic_cap == IBV_ATOMIC_NONE) {
     say(side, "unsupported: the device has no atomics");
     return;
