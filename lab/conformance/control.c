@@ -14,7 +14,7 @@
 
 #include "lab/conformance/endpoint.h"
 
-enum { retry_us = 200000 };
+enum { retry_us = 200000, greeting_limit_s = 2 };
 
 static struct addrinfo* resolve(const char* address, int flags) {
   char host[line_bytes_max];
@@ -35,12 +35,16 @@ static struct addrinfo* resolve(const char* address, int flags) {
   return found;
 }
 
-// Gives up on a peer that says nothing, and sends each line at once.
-static struct control control_of(int fd) {
-  const struct timeval limit = {.tv_sec = control_limit_s};
-  const int yes = 1;
+static void set_limit(int fd, int seconds) {
+  const struct timeval limit = {.tv_sec = seconds};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+}
+
+// Gives up on a peer that says nothing, and sends each line at once.
+static struct control control_of(int fd) {
+  const int yes = 1;
+  set_limit(fd, control_limit_s);
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
   const int other = dup(fd);
   const struct control control = {.in = fdopen(fd, "r"), .out = fdopen(other, "w")};
@@ -79,9 +83,11 @@ int connect_to(const char* address, struct control* control) {
     const int fd = socket(where->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd >= 0 && connect(fd, where->ai_addr, where->ai_addrlen) == 0) {
       *control = control_of(fd);
-      // QEMU's network accepts for a guest in which nobody listens yet, and closes.
+      // QEMU's network accepts for a guest in which nobody listens yet: an agent speaks first.
       char first = 0;
+      set_limit(fd, greeting_limit_s);
       is_there = recv(fd, &first, 1, MSG_PEEK) == 1;
+      set_limit(fd, control_limit_s);
       if (!is_there) close_control(control);
     } else if (fd >= 0) {
       close(fd);

@@ -49,23 +49,26 @@ static int obey(struct device* device, struct control* control, const char* line
   return run_wire_case(device, &what, control, outcome) && tell(control, "%s", outcome);
 }
 
-static void serve(struct device* device, struct control* control) {
+// Returns 0 if who connected is no master.
+static int serve(struct device* device, struct control* control) {
   char line[line_bytes_max];
-  if (!greet(control, device) || hear_greeting(control) == 0) return;
+  if (!greet(control, device) || hear_greeting(control) == 0) return 0;
   while (hear(control, line) && obey(device, control, line)) {
   }
+  return 1;
 }
 
 int run_agent(const struct wire_options* options) {
   struct device device;
   open_device(&device, options->device);
   const int listener = listen_at(options->address != NULL ? options->address : default_address);
-  do {
+  int served = 0;
+  while (!served || !options->once) {
     struct control control;
     if (!accept_from(listener, &control)) continue;
-    serve(&device, &control);
+    served = serve(&device, &control);
     close_control(&control);
-  } while (!options->once);
+  }
   return 0;
 }
 

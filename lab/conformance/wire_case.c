@@ -263,9 +263,12 @@ static void check_receive(struct side* side, const struct ibv_wc* wc) {
   if (has_immediate && (!(wc->wc_flags & IBV_WC_WITH_IMM) || be32toh(wc->imm_data) != immediate)) {
     say(side, "the immediate is 0x%x, flags 0x%x", be32toh(wc->imm_data), wc->wc_flags);
   }
-  if (opcode_of(side) == IBV_WR_SEND_WITH_INV &&
-      (!(wc->wc_flags & IBV_WC_WITH_INV) || wc->invalidated_rkey != side->window->rkey)) {
-    say(side, "the receive doesn't tell that the window's key is gone");
+  if (opcode_of(side) != IBV_WR_SEND_WITH_INV) return;
+  if (!(wc->wc_flags & IBV_WC_WITH_INV)) {
+    say(side, "the receive doesn't tell that a key is gone (flags 0x%x)", wc->wc_flags);
+  } else if (wc->invalidated_rkey != side->window->rkey) {
+    say(side, "the receive tells of key 0x%x that is gone, instead of 0x%x", wc->invalidated_rkey,
+        side->window->rkey);
   }
 }
 
