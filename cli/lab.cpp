@@ -9,12 +9,16 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <cerrno>
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "cli/child.h"
@@ -96,6 +100,7 @@ int build(const LabPlaces& places, bool again) {
 struct RunOptions {
   GuestPlan plan;
   std::string link;
+  std::vector<std::string> forwards;
   std::string share;
   std::string accelerator;
   unsigned timeout_s = 120;
@@ -124,6 +129,18 @@ fs::path link_path(const std::string& link) {
                       : fs::absolute(link.substr(link.starts_with(scheme) ? scheme.size() : 0));
 }
 
+/// "HERE:THERE", ports; nullopt if it is something else.
+std::optional<std::pair<std::uint16_t, std::uint16_t>> ports_of(const std::string& words) {
+  std::pair<std::uint16_t, std::uint16_t> ports;
+  const char* end = words.data() + words.size();
+  const auto here = std::from_chars(words.data(), end, ports.first);
+  if (here.ec != std::errc{} || here.ptr == end || *here.ptr != ':') {
+    return std::nullopt;
+  }
+  const auto there = std::from_chars(here.ptr + 1, end, ports.second);
+  return there.ec == std::errc{} && there.ptr == end ? std::optional(ports) : std::nullopt;
+}
+
 int run(const LabPlaces& places, const RunOptions& options,
         const std::vector<std::string>& program) {
   if (program.empty()) {
@@ -139,6 +156,14 @@ int run(const LabPlaces& places, const RunOptions& options,
   GuestPlan plan = options.plan;
   plan.command = shell_line(program);
   plan.link = link_path(options.link);
+  for (const std::string& words : options.forwards) {
+    const auto ports = ports_of(words);
+    if (!ports) {
+      return fail(exit_usage,
+                  fmt::format("--forward wants two ports, as 4000:18515, not {}", words));
+    }
+    plan.forwards.push_back(*ports);
+  }
   plan.limit = std::chrono::seconds(options.timeout_s);
   if (!options.share.empty()) {
     plan.share = fs::absolute(options.share);
@@ -228,6 +253,10 @@ void add_lab_run(CLI::App& lab, int& status, const std::vector<std::string>& pro
       ->add_option("--nic", options->plan.more_interfaces,
                    "one more interface of the guest, in the words of QEMU's -netdev")
       ->type_name("SPEC");
+  command
+      ->add_option("--forward", options->forwards,
+                   "TCP port of 127.0.0.1 that leads to a port of the guest's last interface")
+      ->type_name("PORT:PORT");
   command->add_option("--accel", options->accelerator, "kvm or tcg, instead of what a trial found")
       ->check(CLI::IsMember({"kvm", "tcg"}));
   command->footer(

@@ -88,7 +88,7 @@ constexpr const char* footer =
     "our\n"
     "            device must reach it, so give the options of `verbena run`\n"
     "With --api rxe and ours are observed, each by itself: what calls return, completions, events, "
-    "states.\n"
+    "states.\nDifferences that are known are told with the rule that makes ours right.\n"
     "--compare does so with two files that `conformance alone` wrote, ours first. The program is "
     "in\n"
     "share/verbena/lab beside bin/. Ends with 1 if something differs for no reason that is known.";
@@ -111,6 +111,7 @@ void add_xcheck(CLI::App& app, int& status) {
       ->type_name("TEXT");
   command->add_option("--path-mtu", options->plan.mtu_bytes, "bytes (what both ports have)")
       ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}));
+  command->add_flag("--ipv6", options->plan.uses_ipv6, "RoCE v2 over IPv6 instead of IPv4");
   command->add_flag("--json", options->is_json, "As JSON");
   command->add_option("--junit", options->junit, "also write the matrix as JUnit's XML")
       ->type_name("FILE");

@@ -76,6 +76,23 @@ constexpr Accepted table[] = {
      "success"},
 };
 
+/// A bug of a peer, by what the matrix tells of it.
+struct KnownBug {
+  const char* against;
+  const char* operation;
+  const char* initiator;
+  const char* words;
+  const char* rule;
+};
+
+constexpr KnownBug bugs[] = {
+    // The kernel's own flags (ib_verbs.h) and those of the verbs (verbs.h) differ from bit 2 on.
+    {"rxe", "RC SEND_INV", "ours",
+     "theirs: the receive doesn't tell that a key is gone (flags 0x5)",
+     "rxe gives programs the kernel's number of the flag, 4, which is another flag to them; "
+     "IBV_WC_WITH_INV is 8"},
+};
+
 bool fits(const char* pattern, const std::string& text) {
   return ::fnmatch(pattern, text.c_str(), 0) == 0;
 }
@@ -88,6 +105,16 @@ std::optional<std::string> rule_for(const Difference& difference) {
         fits(row.field, difference.name.field) && fits(row.ours, difference.ours) &&
         fits(row.theirs, difference.theirs)) {
       return row.rule;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> known_bug(const MatrixCell& cell, const std::string& against) {
+  for (const KnownBug& bug : bugs) {
+    if (against == bug.against && fits(bug.operation, cell.operation) &&
+        fits(bug.initiator, cell.initiator) && cell.words == bug.words) {
+      return bug.rule;
     }
   }
   return std::nullopt;

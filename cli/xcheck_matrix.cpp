@@ -7,7 +7,10 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
+
+#include "cli/xcheck_accepted.h"
 
 namespace verbena::cli {
 namespace {
@@ -35,7 +38,10 @@ bool parse_cell(const std::string& line, MatrixCell& cell) {
 }
 
 std::string short_word(const MatrixCell& cell) {
-  return cell.result == "agrees" ? "agrees" : cell.result == "differs" ? "DIFFERS" : "-";
+  if (cell.result == "differs") {
+    return "DIFFERS";
+  }
+  return cell.result == "unsupported" ? "-" : cell.result;
 }
 
 /// XML 1.0 allows no control characters; a peer's words may have any.
@@ -88,6 +94,16 @@ std::size_t count(const Matrix& matrix, const std::string& result) {
       std::ranges::count(matrix, result, [](const MatrixCell& cell) { return cell.result; }));
 }
 
+void explain_known(Matrix& matrix, const std::string& against) {
+  for (MatrixCell& cell : matrix) {
+    const auto rule = cell.result == "differs" ? known_bug(cell, against) : std::nullopt;
+    if (rule) {
+      cell.result = "known";
+      cell.words += ": " + *rule;
+    }
+  }
+}
+
 void print_matrix(const Matrix& matrix, const std::string& against) {
   std::vector<std::uint32_t> sizes;
   std::vector<RowName> rows;
@@ -121,8 +137,17 @@ void print_matrix(const Matrix& matrix, const std::string& against) {
       fmt::print("{}: {}\n", name_of(cell), cell.words);
     }
   }
-  fmt::print("against {}: {} agree, {} differ, {} are not supported\n", against,
-             count(matrix, "agrees"), count(matrix, "differs"), count(matrix, "unsupported"));
+  std::set<std::string> reasons;
+  for (const MatrixCell& cell : matrix) {
+    if ((cell.result == "known" || cell.result == "unsupported") &&
+        reasons.insert(cell.operation + cell.words).second) {
+      fmt::print("{}, initiator {}: {}: {}\n", cell.operation, cell.initiator, cell.result,
+                 cell.words);
+    }
+  }
+  fmt::print("against {}: {} agree, {} differ, {} differ as is known, {} are not supported\n",
+             against, count(matrix, "agrees"), count(matrix, "differs"), count(matrix, "known"),
+             count(matrix, "unsupported"));
 }
 
 void print_matrix_json(const Matrix& matrix, const std::string& against) {
@@ -148,7 +173,7 @@ Result<void, std::string> write_junit(const Matrix& matrix, const std::string& a
   for (const MatrixCell& cell : matrix) {
     text += fmt::format("  <testcase classname=\"xcheck.{}\" name=\"{}\"", xml(against),
                         xml(name_of(cell)));
-    if (cell.result == "agrees") {
+    if (cell.result == "agrees" || cell.result == "known") {
       text += "/>\n";
     } else {
       text += fmt::format("><{} message=\"{}\"/></testcase>\n",

@@ -15,7 +15,7 @@ struct MatrixCell {
   std::uint32_t mtu_bytes = 0;
   /// "ours" or "theirs".
   std::string initiator;
-  /// "agrees", "differs" or "unsupported".
+  /// "agrees", "differs", "known" (a difference that is theirs, with a rule) or "unsupported".
   std::string result;
   /// The first difference, if it isn't "agrees".
   std::string words;
@@ -26,6 +26,9 @@ using Matrix = std::vector<MatrixCell>;
 /// Of a file of JSON lines, as the conformance program's role `master` writes them. The error is a
 /// sentence.
 [[nodiscard]] Result<Matrix, std::string> read_matrix(const std::string& path);
+
+/// Turns "differs" into "known", and adds the rule, where it is a known bug of whom we are against.
+void explain_known(Matrix& matrix, const std::string& against);
 
 /// How many cells have this result.
 [[nodiscard]] std::size_t count(const Matrix& matrix, const std::string& result);

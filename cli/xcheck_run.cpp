@@ -28,12 +28,13 @@ using std::chrono::seconds;
 /// Where agents listen unless told otherwise (lab/conformance/wire.c).
 constexpr std::uint16_t agent_port = 18600;
 /// Both of the guest's wire. The kernel's device takes its own from lab/guest/rdma_device.
-constexpr const char* our_address = "10.7.0.1/24";
-constexpr const char* their_address = "10.7.0.2/24";
+constexpr const char* our_addresses = "10.7.0.1/24,fd00::1/64";
+constexpr const char* their_addresses = "10.7.0.2/24 fd00::2/64";
 /// A frame of 4096 bytes of payload and all headers fits.
 constexpr unsigned wire_mtu_long = 4500;
 constexpr unsigned wire_mtu_short = 1500;
-constexpr unsigned path_mtu_short = 1024;
+/// What fits the frames of most networks.
+constexpr unsigned path_mtu_default = 1024;
 /// The whole matrix takes about a minute against an emulated guest.
 constexpr seconds matrix_limit{300};
 constexpr seconds alone_limit{120};
@@ -111,6 +112,9 @@ class OurSide {
     if (!plan_.only.empty()) {
       words.insert(words.end(), {"--only", plan_.only});
     }
+    if (plan_.uses_ipv6) {
+      words.emplace_back("--ipv6");
+    }
     return run(std::move(words), "matrix", matrix_limit);
   }
 
@@ -123,11 +127,19 @@ class OurSide {
   ScratchDirectory fabric_{"verbena-xcheck"};
 };
 
+unsigned path_mtu(const XcheckPlan& plan) {
+  return plan.mtu_bytes != 0 ? plan.mtu_bytes : path_mtu_default;
+}
+
+/// Of the guest's interface, which sets the limit of its device.
+unsigned wire_mtu(const XcheckPlan& plan) {
+  return path_mtu(plan) > path_mtu_default ? wire_mtu_long : wire_mtu_short;
+}
+
 /// What the guest is to do: observe, then obey.
 std::string guest_command(const XcheckPlan& plan) {
-  const unsigned mtu = plan.mtu_bytes > path_mtu_short ? wire_mtu_long : wire_mtu_short;
-  std::string command = fmt::format("export MTU={}\nrdma_device {} eth0 {} || exit\n", mtu,
-                                    plan.against, their_address);
+  std::string command = fmt::format("export MTU={}\nrdma_device {} eth0 {} || exit\n",
+                                    wire_mtu(plan), plan.against, their_addresses);
   if (plan.compares_api) {
     command += fmt::format(
         "timeout 100 /tools/conformance alone --device {}0 >/share/theirs || exit\n", plan.against);
@@ -136,8 +148,8 @@ std::string guest_command(const XcheckPlan& plan) {
     // The second interface leads to the host.
     command += "ip address add 10.0.2.15/24 dev eth1; ip link set eth1 up\n";
     command += fmt::format(
-        "timeout 280 /tools/conformance agent --once --device {}0 --listen 0.0.0.0:{}\n",
-        plan.against, agent_port);
+        "timeout 280 /tools/conformance agent --once --device {}0 --listen 0.0.0.0:{} {}\n",
+        plan.against, agent_port, plan.uses_ipv6 ? "--ipv6" : "");
   }
   return command;
 }
@@ -178,7 +190,8 @@ Result<void, std::string> against_guest(const XcheckPlan& plan, const LabPlaces&
     if (!guest->wait_until_up()) {
       return Error("the guest doesn't come up; " + in_words(guest->wait(), guest_plan));
     }
-    ours.set_device({"--link", "qemu:" + wire.string(), "--address", our_address});
+    ours.set_device({"--link", "qemu:" + wire.string(), "--address", our_addresses, "--mtu",
+                     fmt::format("{}", path_mtu(plan))});
     done = ours.run_master(fmt::format("127.0.0.1:{}", port));
   }
   if (!done) {
@@ -198,7 +211,11 @@ Result<void, std::string> against_self(const XcheckPlan& plan, const LabPlaces& 
                                        const ScratchDirectory& scratch) {
   const std::string address = fmt::format("127.0.0.1:{}", free_port());
   const OurSide ours(places, scratch, plan);
-  auto agent = Child::start(ours.child({"agent", "--once", "--listen", address}, "agent"));
+  std::vector<std::string> words{"agent", "--once", "--listen", address};
+  if (plan.uses_ipv6) {
+    words.emplace_back("--ipv6");
+  }
+  auto agent = Child::start(ours.child(std::move(words), "agent"));
   if (!agent) {
     return Error(agent.error());
   }
@@ -234,6 +251,7 @@ Result<XcheckResult, std::string> run_xcheck(const XcheckPlan& plan) {
       return Error(matrix.error());
     }
     result.matrix = std::move(*matrix);
+    explain_known(result.matrix, plan.against);
   }
   if (plan.compares_api) {
     const auto ours = read_observations(scratch.path() / "ours");

@@ -20,6 +20,7 @@ struct XcheckPlan {
   std::string only;
   /// Path MTU in bytes; 0: what both ports have.
   unsigned mtu_bytes = 0;
+  bool uses_ipv6 = false;
   /// Also what the devices' API does, each by itself; the guest's only.
   bool compares_api = false;
   /// Also what goes over the wire.

@@ -18,21 +18,26 @@ int64_t now_ms(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-// Row of the GID table with an IPv4 address (::ffff:a.b.c.d) and RoCE v2; row 0 if there is none.
-static int choose_gid(struct ibv_context* context, int rows) {
+// An IPv4 address is ::ffff:a.b.c.d in a GID. Link-local ones (fe80::) are no addresses of a
+// version here: every device has one.
+static int is_of_version(const union ibv_gid* gid, int ip_version) {
   static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+  const int is_mapped = memcmp(gid->raw, mapped, sizeof mapped) == 0;
+  return ip_version == 4 ? is_mapped : !is_mapped && gid->raw[0] != 0xfe;
+}
+
+static int choose_gid(struct ibv_context* context, int rows, int ip_version) {
   for (int i = 0; i < rows; ++i) {
     struct ibv_gid_entry entry;
     if (ibv_query_gid_ex(context, port_number, (uint32_t)i, &entry, 0) == 0 &&
-        entry.gid_type == IBV_GID_TYPE_ROCE_V2 &&
-        memcmp(entry.gid.raw, mapped, sizeof mapped) == 0) {
+        entry.gid_type == IBV_GID_TYPE_ROCE_V2 && is_of_version(&entry.gid, ip_version)) {
       return i;
     }
   }
   return 0;
 }
 
-void open_device(struct device* device, const char* name) {
+void open_device(struct device* device, const char* name, int ip_version) {
   int count = 0;
   struct ibv_device** list = ibv_get_device_list(&count);
   if (list == NULL) fatal("ibv_get_device_list");
@@ -50,7 +55,7 @@ void open_device(struct device* device, const char* name) {
   }
   if (ibv_query_device(device->context, &device->attr) != 0) fatal("ibv_query_device");
   if (ibv_query_port(device->context, port_number, &device->port) != 0) fatal("ibv_query_port");
-  device->gid_index = choose_gid(device->context, device->port.gid_tbl_len);
+  device->gid_index = choose_gid(device->context, device->port.gid_tbl_len, ip_version);
   if (ibv_query_gid(device->context, port_number, device->gid_index, &device->gid) != 0) {
     fatal("ibv_query_gid");
   }

@@ -10,7 +10,7 @@ struct device {
   struct ibv_context* context;
   struct ibv_device_attr attr;
   struct ibv_port_attr port;
-  // Row of the GID table that packets are sent from: RoCE v2 over IPv4 if there is one.
+  // Row of the GID table that packets are sent from.
   int gid_index;
   union ibv_gid gid;
 };
@@ -50,8 +50,9 @@ enum {
 // What can't go on ends the program with these words and errno's.
 void fatal(const char* what) __attribute__((noreturn));
 
-// Opens the device of this name, or the first one if it is NULL.
-void open_device(struct device* device, const char* name);
+// Opens the device of this name, or the first one if it is NULL. Its packets will be RoCE v2 over
+// this version of IP (4 or 6) if the device has such a row in its GID table, else what row 0 is.
+void open_device(struct device* device, const char* name, int ip_version);
 
 // The queue pair is in RESET. Returns 0, or an errno; then nothing is left.
 int open_endpoint(struct endpoint* endpoint, struct device* device, enum ibv_qp_type type,

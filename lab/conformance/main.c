@@ -8,8 +8,8 @@
 
 static const char usage[] =
     "usage: conformance alone [--device D]\n"
-    "       conformance agent [--device D] [--listen ADDRESS:PORT] [--once]\n"
-    "       conformance master --agent ADDRESS:PORT [--device D] [--mtu N] [--only TEXT]\n"
+    "       conformance agent [--device D] [--listen ADDRESS:PORT] [--once] [--ipv6]\n"
+    "       conformance master --agent ADDRESS:PORT [--device D] [--mtu N] [--only TEXT] [--ipv6]\n"
     "\n"
     "alone   records what the device's API does, a JSON line for each observation\n"
     "agent   does what a master asks for, on a device; 127.0.0.1:18600 unless told otherwise\n"
@@ -19,7 +19,7 @@ static const char usage[] =
 
 static int run_alone(const char* device_name) {
   struct device device;
-  open_device(&device, device_name);
+  open_device(&device, device_name, 4);
   observe_objects(&device);
   observe_transitions(&device);
   observe_traffic(&device);
@@ -38,6 +38,10 @@ static int parse(int count, char** words, struct wire_options* options) {
   for (int i = 0; i < count; ++i) {
     if (strcmp(words[i], "--once") == 0) {
       options->once = 1;
+      continue;
+    }
+    if (strcmp(words[i], "--ipv6") == 0) {
+      options->ip_version = 6;
       continue;
     }
     if (i + 1 == count) return 0;
@@ -59,7 +63,7 @@ static int parse(int count, char** words, struct wire_options* options) {
 }
 
 int main(int argc, char** argv) {
-  struct wire_options options = {0};
+  struct wire_options options = {.ip_version = 4};
   if (argc < 2 || !parse(argc - 2, argv + 2, &options)) return bad_usage();
   if (strcmp(argv[1], "alone") == 0) return run_alone(options.device);
   if (strcmp(argv[1], "agent") == 0) return run_agent(&options);

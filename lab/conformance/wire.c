@@ -60,7 +60,7 @@ static int serve(struct device* device, struct control* control) {
 
 int run_agent(const struct wire_options* options) {
   struct device device;
-  open_device(&device, options->device);
+  open_device(&device, options->device, options->ip_version);
   const int listener = listen_at(options->address != NULL ? options->address : default_address);
   int served = 0;
   while (!served || !options->once) {
@@ -151,7 +151,7 @@ static int run_all(struct device* device, struct control* control, enum ibv_mtu 
 
 int run_master(const struct wire_options* options) {
   struct device device;
-  open_device(&device, options->device);
+  open_device(&device, options->device, options->ip_version);
   struct control connection, *control = &connection;
   if (!connect_to(options->address, control)) {
     fprintf(stderr, "conformance: no agent at %s\n", options->address);

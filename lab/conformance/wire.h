@@ -11,6 +11,8 @@ struct wire_options {
   int mtu;
   // Part of the names of the operations to run; NULL: all.
   const char* only;
+  // 4 or 6.
+  int ip_version;
   // An agent ends after its first master.
   int once;
 };
