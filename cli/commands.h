@@ -18,11 +18,13 @@ void add_devices(CLI::App& app, int& status);
 void add_counters(CLI::App& app, int& status);
 void add_top(CLI::App& app, int& status);
 void add_inject(CLI::App& app, int& status);
+void add_lab(CLI::App& app, int& status, const std::vector<std::string>& program);
 void add_doctor(CLI::App& app, int& status);
 void add_dump(CLI::App& app, int& status);
 void add_version(CLI::App& app, int& status);
 void add_sim(CLI::App& app, int& status);
 void add_timeline(CLI::App& app, int& status);
 void add_swarm(CLI::App& app, int& status);
+void add_xcheck(CLI::App& app, int& status);
 
 }  // namespace verbena::cli

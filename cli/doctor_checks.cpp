@@ -173,7 +173,13 @@ void check_device(const ports::DeviceConfig& device, Findings& findings) {
        fmt::format("{}: {}, {}", device.name, fmt::join(addresses, ", "),
                    device.faces_network() ? "for this host and others"
                                           : "for programs of this user on this host only")});
-  if (device.raw) {
+  if (!device.link.empty()) {
+    findings.push_back(
+        {Grade::note, "network",
+         fmt::format("on the link {}, which one program at a time can have; what its "
+                     "programs count of it is in `verbena counters`",
+                     device.link)});
+  } else if (device.raw) {
     findings.push_back(check_raw_ethernet(device));
   } else if (device.faces_network()) {
     check_udp(device, findings);

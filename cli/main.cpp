@@ -56,17 +56,19 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error,
       return fmt::format("{}.{}", error.what(), hint(word, words.options));
     }
   }
-  if (app.got_subcommand("run") && dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+  if ((app.got_subcommand("run") || app.got_subcommand("lab")) &&
+      dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     return fmt::format("{}. Put -- before the command.", error.what());
   }
   return fmt::format("{}.", error.what());
 }
 
-/// What `verbena run` runs stands behind the first "--". It is no matter of our parser, which would
-/// take some of its words for ours.
+/// What `verbena run` and `verbena lab run` run stands behind the first "--". It is no matter of
+/// our parser, which would take some of its words for ours.
 std::vector<std::string> take_program(std::vector<std::string>& arguments) {
   const auto mark = std::ranges::find(arguments, "--");
-  if (arguments.empty() || arguments[0] != "run" || mark == arguments.end()) {
+  const bool runs = !arguments.empty() && (arguments[0] == "run" || arguments[0] == "lab");
+  if (!runs || mark == arguments.end()) {
     return {};
   }
   std::vector<std::string> program(mark + 1, arguments.end());
@@ -88,10 +90,12 @@ int parse_and_run(std::vector<std::string> arguments) {
   add_top(app, status);
   add_inject(app, status);
   add_doctor(app, status);
+  add_lab(app, status, program);
   add_dump(app, status);
   add_sim(app, status);
   add_timeline(app, status);
   add_swarm(app, status);
+  add_xcheck(app, status);
   add_version(app, status);
   try {
     // The parser wants the words last to first, and to own them.

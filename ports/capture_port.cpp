@@ -61,6 +61,12 @@ class CapturePort::Tap final : public FrameHandler {
     return verdict;
   }
 
+  void on_aside(ByteView frame, FrameWay way) override {
+    port_.remark_.clear();
+    port_.record(frame,
+                 way == FrameWay::sent ? pcap::Direction::outbound : pcap::Direction::inbound, {});
+  }
+
  private:
   CapturePort& port_;
   FrameHandler& handler_;

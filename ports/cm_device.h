@@ -52,6 +52,11 @@ class CmDevice {
   [[nodiscard]] virtual const std::string& fabric_path() const = 0;
   /// Whether frames to that GID stay on this host.
   [[nodiscard]] virtual bool is_on_this_host(const Gid& gid) const = 0;
+  /// The address of this device in whose subnet that GID is, for a device on a link: the kernel has
+  /// no routes there. nullopt if it is in none, or the device is on no link.
+  [[nodiscard]] virtual std::optional<Gid> address_toward(const Gid& gid) const = 0;
+  /// Whether a device without a better reason to be chosen may lead to that GID of another host.
+  [[nodiscard]] virtual bool may_lead_to(const Gid& gid) const = 0;
 
   // As the functions of ib::cm::Agent, which see.
   virtual ib::cm::CommId connect(const ib::cm::Route& route, const ib::cm::Req& req,

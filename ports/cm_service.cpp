@@ -254,6 +254,19 @@ bool CmService::is_on_this_host(const Gid& gid) const {
          std::ranges::find(host_, gid) != host_.end();
 }
 
+std::optional<Gid> CmService::address_toward(const Gid& gid) const {
+  const auto covering = std::ranges::find_if(
+      config_.link_addresses,
+      [&](const inet::LinkAddress& own) { return own.covers(roce::ipv6_from_gid(gid)); });
+  return covering != config_.link_addresses.end()
+             ? std::optional(roce::gid_from_ipv6(covering->address))
+             : std::nullopt;
+}
+
+bool CmService::may_lead_to(const Gid& gid) const {
+  return config_.link.empty() ? !is_on_this_host(gid) : address_toward(gid).has_value();
+}
+
 void CmService::look_after_peers(Time now) {
   if (now < next_look_) {
     return;

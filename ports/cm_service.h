@@ -62,6 +62,8 @@ class CmService final : public CmDevice, private nic::MadHandler, private Proces
   void note_failure(const std::string& sentence) override;
   [[nodiscard]] const std::string& fabric_path() const override { return config_.fabric_path; }
   [[nodiscard]] bool is_on_this_host(const Gid& gid) const override;
+  [[nodiscard]] std::optional<Gid> address_toward(const Gid& gid) const override;
+  [[nodiscard]] bool may_lead_to(const Gid& gid) const override;
   ib::cm::CommId connect(const ib::cm::Route& route, const ib::cm::Req& req,
                          std::uintptr_t cookie) override;
   bool accept(ib::cm::CommId id, const ib::cm::Rep& rep) override;

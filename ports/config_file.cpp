@@ -72,6 +72,8 @@ constexpr std::array keys = {
     Key{"addresses", &set_addresses},
     Key{"interface", &set_text<&DeviceDraft::set_interface>},
     Key{"raw", &set_text<&DeviceDraft::set_raw>},
+    Key{"link", &set_text<&DeviceDraft::set_link>},
+    Key{"mac", &set_text<&DeviceDraft::set_mac>},
     Key{"vlan", &set_number<&DeviceDraft::set_vlan>},
     Key{"mtu", &set_number<&DeviceDraft::set_mtu>},
     Key{"guid", &set_text<&DeviceDraft::set_guid>},
@@ -126,18 +128,17 @@ class Reader {
 
   Result<DeviceDraft, std::string> read_device(const toml::table& table) const {
     DeviceDraft draft;
-    std::string_view earlier;
-    for (const std::string_view place : {"addresses", "interface", "raw"}) {
-      if (table.contains(place) && !earlier.empty()) {
-        return refuse(
-            table.get(place)->source().begin,
-            fmt::format("\"{}\" and \"{}\" contradict each other; give one", earlier, place));
+    for (const std::string_view own : {"addresses", "link"}) {
+      if (const SetResult result = check_places(table, own); !result) {
+        return std::unexpected(result.error());
       }
-      earlier = table.contains(place) ? place : earlier;
     }
-    // First, for it says how high the limits may be.
-    if (const auto profile = table.find("profile"); profile != table.end()) {
-      if (const SetResult result = set_key(draft, profile->first, profile->second); !result) {
+    // First, for they say how high the limits may be, and whose the addresses are.
+    for (const std::string_view name : {"profile", "link"}) {
+      const auto key = table.find(name);
+      const SetResult result =
+          key != table.end() ? set_key(draft, key->first, key->second) : SetResult{};
+      if (!result) {
         return std::unexpected(result.error());
       }
     }
@@ -149,6 +150,21 @@ class Reader {
       }
     }
     return draft;
+  }
+
+  /// A device is in one place: `own` has it of itself, the others of an interface.
+  SetResult check_places(const toml::table& table, std::string_view own) const {
+    std::string_view earlier;
+    for (const std::string_view place :
+         {own, std::string_view("interface"), std::string_view("raw")}) {
+      if (table.contains(place) && !earlier.empty()) {
+        return refuse(
+            table.get(place)->source().begin,
+            fmt::format("\"{}\" and \"{}\" contradict each other; give one", earlier, place));
+      }
+      earlier = table.contains(place) ? place : earlier;
+    }
+    return {};
   }
 
   SetResult set_key(DeviceDraft& draft, const toml::key& name, const toml::node& node) const {

@@ -27,11 +27,16 @@ constexpr std::array variables = {
     EnvironmentVariable{env::device, "--device", "NAME",
                         "name of the device (verbena0), or which one of the file to offer"},
     EnvironmentVariable{env::address, "--address", "A[,A...]",
-                        "IP addresses of the device, local to this host (127.0.0.1)"},
+                        "IP addresses of the device, local to this host (127.0.0.1); of a link, "
+                        "its own, with their subnets (10.7.0.1/24)"},
     EnvironmentVariable{env::interface, "--interface", "NAME",
                         "take the IP addresses of this network interface"},
     EnvironmentVariable{env::raw, "--raw", "NAME",
                         "the same, by raw Ethernet instead of UDP: RoCE v1, too (CAP_NET_RAW)"},
+    EnvironmentVariable{env::link, "--link", "qemu:PATH",
+                        "be on the wire of a QEMU guest, by a UNIX socket; needs --address"},
+    EnvironmentVariable{env::mac, "--mac", "MAC",
+                        "Ethernet address of a link device (made of its first address)"},
     EnvironmentVariable{env::vlan, "--vlan", "ID",
                         "VLAN of a raw or loopback device: tagged frames, 1 to 4094"},
     EnvironmentVariable{env::mtu, "--mtu", "BYTES",
@@ -114,6 +119,9 @@ SetResult set_address_list(DeviceDraft& draft, std::string_view list) {
 
 /// What belongs to one device only.
 constexpr std::array identity_settings = {
+    // First, for it says whose the addresses are.
+    Setting{env::link, &set_text<&DeviceDraft::set_link>},
+    Setting{env::mac, &set_text<&DeviceDraft::set_mac>},
     Setting{env::address, &set_address_list},
     Setting{env::interface, &set_text<&DeviceDraft::set_interface>},
     Setting{env::raw, &set_text<&DeviceDraft::set_raw>},
@@ -181,15 +189,17 @@ std::string contradiction(const Environment& environment, std::size_t devices) {
                          setting.variable, devices, env::device);
     }
   }
-  const char* earlier = nullptr;
-  for (const char* place : {env::address, env::interface, env::raw}) {
-    if (!value_of(environment, place)) {
-      continue;
+  for (const char* own : {env::address, env::link}) {
+    const char* earlier = nullptr;
+    for (const char* place : {own, env::interface, env::raw}) {
+      if (!value_of(environment, place)) {
+        continue;
+      }
+      if (earlier != nullptr) {
+        return fmt::format("{} and {} contradict each other; set one", earlier, place);
+      }
+      earlier = place;
     }
-    if (earlier != nullptr) {
-      return fmt::format("{} and {} contradict each other; set one", earlier, place);
-    }
-    earlier = place;
   }
   return {};
 }
@@ -287,9 +297,9 @@ namespace {
 std::vector<nic::GidEntry> gid_table(const DeviceConfig& config) {
   using Type = nic::GidEntry::Type;
   std::vector<Gid> gids = config.addresses;
-  const bool everything_works = config.raw || !config.faces_network();
+  const bool everything_works = config.makes_frames() || !config.faces_network();
   const bool has_v1 = everything_works && 2 * (gids.size() + 1) <= gids_max;
-  const auto mac = config.raw ? config.mac : nic::mac_of(gids.front());
+  const auto mac = config.makes_frames() ? config.mac : nic::mac_of(gids.front());
   const Gid link_local = roce::gid_link_local(mac);
   if (has_v1 && std::ranges::find(gids, link_local) == gids.end()) {
     gids.push_back(link_local);

@@ -9,6 +9,9 @@
 //   addresses = ["127.0.0.1"]        # IP addresses of this host, or instead of them
 //   interface = "lo"                 # an interface, for all its IP addresses, or
 //   raw = "eth0"                     # the same, by raw Ethernet
+//   link = "qemu:/tmp/wire"          # a link without an interface: a QEMU guest's wire; addresses
+//                                    # are then of its subnets and not this host's: "10.7.0.1/24"
+//   mac = "02:00:0a:07:00:01"        # of a link device; by default made of its first address
 //   vlan = 5                         # tag of a raw or loopback device, 1 to 4094
 //   mtu = 4096                       # 256, 512, 1024, 2048 or 4096 bytes; by default the largest
 //                                    # that the interface carries
@@ -28,14 +31,16 @@
 // link-local ones last. Index 0, which many programs take blindly, is the first address. A device
 // on the loopback interface has more, because in the fabric everything works: a RoCE v2 entry for
 // the link-local IPv6 address that belongs to the first address, and then all of them again as RoCE
-// v1. One of raw Ethernet has the same, with the link-local address of its Ethernet address. So
+// v1. One of raw Ethernet or on a link has the same, with the link-local address of its Ethernet
+// address. So
 // 127.0.0.1 gives the following, if no profile wants it otherwise (nic_model/gid_order.h):
 //
 //   0  ::ffff:127.0.0.1  RoCE v2      2  ::ffff:127.0.0.1  RoCE v1
 //   1  fe80::7fff:fe00:1 RoCE v2      3  fe80::7fff:fe00:1 RoCE v1
 //
 // A device on the loopback interface speaks to this host only. One with another address opens UDP
-// port 4791 of it, for other hosts (udp_socket.h), or the interface itself (raw_port.h).
+// port 4791 of it, for other hosts (udp_socket.h), or the interface itself (raw_port.h), or a link
+// (link_port.h).
 //
 // There is no ARP in a fabric: Ethernet addresses follow from IP addresses (nic::mac_of()).
 #pragma once
@@ -56,6 +61,7 @@
 #include "nic_model/device_profile.h"
 #include "nic_model/types.h"
 #include "proto/gid.h"
+#include "proto/inet/link_address.h"
 #include "proto/inet/mac_address.h"
 
 namespace verbena::ports {
@@ -69,7 +75,11 @@ struct DeviceConfig {
   std::string interface;
   /// Whole Ethernet frames leave by the interface, instead of datagrams by UDP sockets.
   bool raw = false;
-  /// The Ethernet address of the interface, if raw.
+  /// The link that the device is on (link.h); empty if it is on none. `addresses` are those of
+  /// `link_addresses` then.
+  std::string link;
+  std::vector<inet::LinkAddress> link_addresses;
+  /// The Ethernet address of the interface, if raw; the device's own on a link.
   inet::MacAddress mac{};
   /// See nic::GidEntry::vlan.
   std::optional<std::uint16_t> vlan{};
@@ -96,6 +106,8 @@ struct DeviceConfig {
 
   /// An address is not a loopback address: other hosts can reach the device.
   [[nodiscard]] bool faces_network() const;
+  /// The device makes whole Ethernet frames for others, under an address of `mac`.
+  [[nodiscard]] bool makes_frames() const { return raw || !link.empty(); }
 };
 
 inline constexpr std::size_t gids_max = 256;
@@ -124,6 +136,8 @@ inline constexpr const char* device = "VERBENA_DEVICE";
 inline constexpr const char* address = "VERBENA_ADDRESS";
 inline constexpr const char* interface = "VERBENA_INTERFACE";
 inline constexpr const char* raw = "VERBENA_RAW";
+inline constexpr const char* link = "VERBENA_LINK";
+inline constexpr const char* mac = "VERBENA_MAC";
 inline constexpr const char* vlan = "VERBENA_VLAN";
 inline constexpr const char* mtu = "VERBENA_MTU";
 inline constexpr const char* guid = "VERBENA_GUID";

@@ -15,6 +15,7 @@
 #include "base/prng.h"
 #include "ports/config_file.h"
 #include "ports/interfaces.h"
+#include "ports/link.h"
 #include "ports/sys.h"
 #include "ports/sys_net.h"
 #include "proto/roce/gid.h"
@@ -87,6 +88,24 @@ constexpr std::array limits = {
 };
 #undef VERBENA_LIMIT
 
+/// Whether a device may have that address: one of this host, but on a link one that is not.
+SetResult check_address(const std::string& text, const Gid& address, bool on_link,
+                        const std::vector<InterfaceAddress>& host) {
+  const bool is_here = is_local(address, host);
+  if (on_link && (is_here || roce::is_multicast(address))) {
+    return refuse(fmt::format(
+        "{} is an address of this host, or a group; a device on a link needs one of its own",
+        text));
+  }
+  if (!on_link && !is_here) {
+    return refuse(fmt::format("{} is not an address of this host; it has {}", text, list_of(host)));
+  }
+  if (!on_link && text.find('/') != std::string::npos) {
+    return refuse(fmt::format("{}: only the address of a link ({}) has a subnet", text, env::link));
+  }
+  return {};
+}
+
 /// What tells this machine from others and stays the same.
 std::string machine_identity() {
   std::ifstream file("/etc/machine-id");
@@ -144,22 +163,26 @@ SetResult DeviceDraft::set_addresses(const std::vector<std::string>& addresses) 
         fmt::format("a device has 1 to {} addresses, not {}", gids_max, addresses.size()));
   }
   const auto host = host_addresses();
+  const bool on_link = !config_.link.empty();
   std::vector<Gid> parsed;
+  std::vector<inet::LinkAddress> with_subnets;
   for (const std::string& text : addresses) {
-    const auto address = roce::gid_from_text(text);
-    if (!address) {
+    const auto link_address = inet::LinkAddress::from_text(text);
+    if (!link_address) {
       return refuse(fmt::format("\"{}\" is no IP address", text));
     }
-    if (!is_local(*address, host)) {
-      return refuse(
-          fmt::format("{} is not an address of this host; it has {}", text, list_of(host)));
+    const Gid address = roce::gid_from_ipv6(link_address->address);
+    if (auto result = check_address(text, address, on_link, host); !result) {
+      return result;
     }
-    if (std::ranges::find(parsed, *address) != parsed.end()) {
+    if (std::ranges::find(parsed, address) != parsed.end()) {
       return refuse(fmt::format("{} is given twice", text));
     }
-    parsed.push_back(*address);
+    parsed.push_back(address);
+    with_subnets.push_back(*link_address);
   }
   config_.addresses = std::move(parsed);
+  config_.link_addresses = on_link ? std::move(with_subnets) : std::vector<inet::LinkAddress>{};
   return {};
 }
 
@@ -178,6 +201,8 @@ SetResult DeviceDraft::set_interface(std::string_view interface) {
   std::ranges::stable_sort(found, {}, rank_of);
   config_.addresses = std::move(found);
   config_.interface = interface;
+  config_.link.clear();
+  config_.link_addresses.clear();
   return {};
 }
 
@@ -191,6 +216,31 @@ SetResult DeviceDraft::set_raw(std::string_view interface) {
   }
   config_.mac = *mac;
   config_.raw = true;
+  return {};
+}
+
+SetResult DeviceDraft::set_link(std::string_view link) {
+  auto place = LinkPlace::from_text(link);
+  if (!place) {
+    return refuse(std::move(place.error()));
+  }
+  if (config_.link.empty()) {
+    // Those that were there are of this host.
+    config_.addresses.clear();
+  }
+  config_.link = place->to_text();
+  return {};
+}
+
+SetResult DeviceDraft::set_mac(std::string_view mac) {
+  const auto parsed = inet::MacAddress::from_text(mac);
+  if (!parsed || parsed->is_group() || *parsed == inet::MacAddress{}) {
+    return refuse(
+        fmt::format("\"{}\" is no Ethernet address of a station: write one like "
+                    "02:00:0a:07:00:01, whose first number is even",
+                    mac));
+  }
+  mac_ = parsed;
   return {};
 }
 
@@ -376,7 +426,32 @@ SetResult DeviceDraft::set_fault_seed(std::int64_t seed) {
   return {};
 }
 
+SetResult DeviceDraft::finish_link() {
+  if (config_.link.empty()) {
+    return mac_ ? refuse(fmt::format("only a device on a link has an Ethernet address of its own: "
+                                     "{} goes with {}",
+                                     env::mac, env::link))
+                : SetResult{};
+  }
+  if (config_.link_addresses.empty()) {
+    return refuse(
+        fmt::format("a device on a link needs an IP address of its own there, one of the subnet of "
+                    "whoever is at the other end: {}=10.7.0.1/24, or --address of `verbena run`",
+                    env::address));
+  }
+  if (config_.vlan) {
+    return refuse("a link carries untagged frames: a VLAN doesn't go with it");
+  }
+  config_.mac = mac_.value_or(nic::mac_of(config_.addresses.front()));
+  return {};
+}
+
 SetResult DeviceDraft::finish_mtu() {
+  if (!config_.link.empty()) {
+    // What fits an Ethernet of 1500 bytes, which is what guests have unless told otherwise.
+    config_.mtu = mtu_.value_or(nic::Mtu::mtu_1024);
+    return {};
+  }
   // What is local goes by the fabric, whatever its interface would carry.
   InterfaceAddress narrowest{.address = config_.addresses.front(),
                              .mtu_bytes = std::numeric_limits<std::uint16_t>::max()};
@@ -404,10 +479,13 @@ SetResult DeviceDraft::finish_mtu() {
 }
 
 Result<DeviceConfig, std::string> DeviceDraft::finish() && {
+  if (const SetResult result = finish_link(); !result) {
+    return refuse(fmt::format("{}: {}", config_.name, result.error()));
+  }
   if (config_.addresses.empty()) {
     config_.addresses = {roce::gid_from_ipv4({{127, 0, 0, 1}})};
   }
-  if (config_.vlan && config_.faces_network() && !config_.raw) {
+  if (config_.vlan && config_.faces_network() && !config_.makes_frames()) {
     return refuse(fmt::format(
         "{}: the kernel makes the Ethernet frames of a UDP socket; for VLAN {} use raw Ethernet "
         "({}), or the addresses of a VLAN interface (ip link add link ... type vlan id {})",

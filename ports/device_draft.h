@@ -22,10 +22,12 @@ using SetResult = Result<void, std::string>;
 class DeviceDraft {
  public:
   SetResult set_name(std::string_view name);
-  /// IP addresses of this host as text.
+  /// IP addresses as text: of this host, or on a link of one's own, with their subnets.
   SetResult set_addresses(const std::vector<std::string>& addresses);
   SetResult set_interface(std::string_view interface);
   SetResult set_raw(std::string_view interface);
+  SetResult set_link(std::string_view link);
+  SetResult set_mac(std::string_view mac);
   SetResult set_vlan(std::int64_t identifier);
   SetResult set_mtu(std::int64_t bytes);
   SetResult set_guid(std::string_view text);
@@ -49,6 +51,8 @@ class DeviceDraft {
   [[nodiscard]] Result<DeviceConfig, std::string> finish() &&;
 
  private:
+  /// Checks what a device on a link needs, and completes it.
+  SetResult finish_link();
   SetResult add_rule(Result<faults::Rule, faults::RuleError> rule);
   /// Limits that were set, where they are lower than the profile's.
   void apply_limits();
@@ -57,6 +61,7 @@ class DeviceDraft {
 
   DeviceConfig config_;
   std::optional<nic::Mtu> mtu_;
+  std::optional<inet::MacAddress> mac_;
   /// Those that were set, by their place in the table of limits.
   std::map<std::size_t, std::int64_t> limits_;
 };

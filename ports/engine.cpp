@@ -14,6 +14,7 @@
 #include "ports/fault_port.h"
 #include "ports/host_port.h"
 #include "ports/interfaces.h"
+#include "ports/link_port.h"
 #include "ports/log.h"
 #include "ports/log_port.h"
 #include "ports/raw_port.h"
@@ -48,6 +49,12 @@ std::vector<InterfaceAddress> outside_of(const DeviceConfig& config,
 
 Result<std::unique_ptr<NetworkPort>, std::string> open_network(
     const DeviceConfig& config, std::span<const InterfaceAddress> host) {
+  if (!config.link.empty()) {
+    return LinkPort::open({.device = config.name,
+                           .link = config.link,
+                           .mac = config.mac,
+                           .addresses = config.link_addresses});
+  }
   const std::vector<InterfaceAddress> outside = outside_of(config, host);
   if (!config.raw) {
     return UdpPort::open(outside);
@@ -66,7 +73,8 @@ Result<std::unique_ptr<Port>, std::string> open_ways(const DeviceConfig& config,
   if (!config.faces_network()) {
     return local;
   }
-  auto host = host_addresses();
+  // On a link the addresses of this host are as far away as any other.
+  auto host = config.link.empty() ? host_addresses() : std::vector<InterfaceAddress>{};
   auto network = open_network(config, host);
   if (!network) {
     return std::unexpected(fmt::format("can't open {}: {}", config.name, network.error()));

@@ -63,6 +63,7 @@ class HostPort final : public Port, private NetworkFrameHandler {
   /// Once, for a group that other hosts won't hear of.
   void tell_out_of_reach(const FrameRoute& route);
   void on_network_frame(const NetworkFrame& frame) override;
+  void on_aside(ByteView frame, FrameWay way) override { handler_->on_aside(frame, way); }
   /// The frame is for this process.
   void take(const NetworkFrame& frame);
   [[nodiscard]] bool is_for_others(const FrameRoute& route);
@@ -76,7 +77,7 @@ class HostPort final : public Port, private NetworkFrameHandler {
   std::unique_ptr<FabricPort> fabric_;
   std::unique_ptr<NetworkPort> network_;
   sys::Fd epoll_;
-  /// Addresses of this host's interfaces.
+  /// What counts as local.
   std::vector<Gid> local_;
   /// Where the frame that is reserved goes, and its room on both ways.
   Way way_ = Way::fabric;

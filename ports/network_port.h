@@ -19,13 +19,15 @@ struct NetworkFrame {
   /// The port has computed the ICRC, and it is right.
   bool icrc_is_good = false;
   /// From whom to whom, if it is good.
-  FrameRoute route;
+  FrameRoute route{};
 };
 
 class NetworkFrameHandler {
  public:
   virtual ~NetworkFrameHandler() = default;
   virtual void on_network_frame(const NetworkFrame& frame) = 0;
+  /// See FrameHandler::on_aside().
+  virtual void on_aside(ByteView frame, FrameWay way) = 0;
 };
 
 class NetworkPort : public FrameSink {

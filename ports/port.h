@@ -17,6 +17,8 @@
 
 namespace verbena::ports {
 
+enum class FrameWay : std::uint8_t { received, sent };
+
 /// Takes received frames, one call each; its verdict says what became of the frame.
 class FrameHandler {
  public:
@@ -25,6 +27,9 @@ class FrameHandler {
   /// The same for a frame whose ICRC the port has found to be right: saves doing so again. Whoever
   /// may change frames on the way leaves this as it is.
   virtual RxVerdict on_proved_frame(ByteView frame) { return on_frame(frame); }
+  /// A frame that the port sent or heard for itself, like a question for an Ethernet address. It is
+  /// told for captures, after the fact; nobody else listens.
+  virtual void on_aside(ByteView /*frame*/, FrameWay /*way*/) {}
 };
 
 // What a port did besides sending and receiving: X(identifier), as with VERBENA_COUNTERS.
@@ -38,7 +43,11 @@ class FrameHandler {
   X(frames_refused)           /* the kernel refused to send them (they count as lost as well) */   \
   X(frames_faulted)           /* a fault rule took them */                                         \
   X(frames_without_neighbour) /* nobody told their Ethernet address (they count as lost as well)   \
-                               */
+                               */                                                                  \
+  X(frames_without_link)      /* nobody is at the link's other end (they count as lost as well) */ \
+  X(link_answers)             /* ARP, neighbour discovery, echo: answered on a link */             \
+  X(link_frames_ignored)      /* came by a link for others, or in a protocol not spoken here */    \
+  X(link_frames_refused)      /* came by a link and made no sense */
 
 inline constexpr std::array port_statistic_names = {
 #define VERBENA_PORT_STATISTIC(name) std::string_view(#name),

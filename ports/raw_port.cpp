@@ -7,9 +7,8 @@
 #include <chrono>
 
 #include "base/check.h"
-#include "proto/ib_bth/headers.h"
+#include "ports/network_frame.h"
 #include "proto/inet/headers.h"
-#include "proto/roce/decap.h"
 #include "proto/roce/gid.h"
 
 namespace verbena::ports {
@@ -22,20 +21,6 @@ using namespace std::chrono_literals;
 constexpr Duration neighbour_pause = 1ms;
 /// The kernel doesn't tell when an interface's queue has room again.
 constexpr Duration out_of_memory_pause = 100us;
-
-NetworkFrame read_frame(ByteView bytes) {
-  NetworkFrame frame;
-  frame.bytes = bytes;
-  const auto parsed = roce::parse_frame(bytes);
-  if (!parsed || !parsed->icrc_is_good()) {
-    return frame;
-  }
-  frame.icrc_is_good = true;
-  frame.route = {.source = parsed->source,
-                 .destination = parsed->destination,
-                 .destination_qpn = read_struct<ib::Bth>(parsed->transport).dest_qpn()};
-  return frame;
-}
 
 }  // namespace
 
@@ -130,7 +115,7 @@ std::uint32_t RawPort::poll_receive(NetworkFrameHandler& handler, std::uint32_t 
     }
     ++received;
     if (is_for_us(frame)) {
-      handler.on_network_frame(read_frame(frame));
+      handler.on_network_frame(read_network_frame(frame).value_or(NetworkFrame{.bytes = frame}));
     }
   }
   return received;

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <ctime>
 
@@ -187,6 +188,50 @@ Result<Fd, int> unix_datagram_socket() {
 int bind_unix(int fd, const std::string& path) {
   const sockaddr_un address = unix_address(path);
   return int_call(SYS_bind, fd, &address, socklen_t{sizeof(address)});
+}
+
+Result<Fd, int> unix_stream_socket() {
+  const int fd = int_call(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) {
+    return std::unexpected(fd);
+  }
+  return Fd(fd);
+}
+
+int connect_unix(int fd, const std::string& path) {
+  const sockaddr_un address = unix_address(path);
+  return int_call(SYS_connect, fd, &address, socklen_t{sizeof(address)});
+}
+
+int bind_unix_private(int fd, const std::string& path) {
+  // The file gets the socket's own mode.
+  constexpr unsigned user_only = 0600;
+  if (const int result = int_call(SYS_fchmod, fd, user_only); result < 0) {
+    return result;
+  }
+  return bind_unix(fd, path);
+}
+
+int bind_unix_abstract(int fd, const std::string& name) {
+  // The zero in front says that it is no path; the length counts.
+  const sockaddr_un address = unix_address(std::string(1, '\0') + name);
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return int_call(SYS_bind, fd, &address, bytes);
+}
+
+int listen(int fd, int backlog) { return int_call(SYS_listen, fd, backlog); }
+
+Result<Fd, int> accept(int fd) {
+  const int accepted = int_call(SYS_accept4, fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (accepted < 0) {
+    return std::unexpected(accepted);
+  }
+  return Fd(accepted);
+}
+
+int send(int fd, ByteView bytes) {
+  return int_call(SYS_sendto, fd, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL, nullptr,
+                  socklen_t{0});
 }
 
 int send_to(int fd, ByteView datagram, const std::string& path) {

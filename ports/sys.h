@@ -81,13 +81,25 @@ class SharedMemory {
   MutableBytes bytes_;
 };
 
-// Sockets: only the doorbell's.
+// UNIX sockets: the doorbell's, and those of links.
 
 [[nodiscard]] Result<Fd, int> unix_datagram_socket();
 [[nodiscard]] int bind_unix(int fd, const std::string& path);
 /// Sends a datagram without waiting and without SIGPIPE.
 [[nodiscard]] int send_to(int fd, ByteView datagram, const std::string& path);
-/// Receives the beginning of one datagram without waiting. Returns how many bytes that are.
+/// Non-blocking, as all that are accepted by it.
+[[nodiscard]] Result<Fd, int> unix_stream_socket();
+[[nodiscard]] int connect_unix(int fd, const std::string& path);
+/// As bind_unix(), so that only this user can reach it.
+[[nodiscard]] int bind_unix_private(int fd, const std::string& path);
+/// A name without a file, which goes with its socket (unix(7), "abstract").
+[[nodiscard]] int bind_unix_abstract(int fd, const std::string& name);
+[[nodiscard]] int listen(int fd, int backlog);
+[[nodiscard]] Result<Fd, int> accept(int fd);
+/// Sends as much of a stream as there is room for, without waiting and without SIGPIPE.
+[[nodiscard]] int send(int fd, ByteView bytes);
+/// Receives the beginning of one datagram, or of what a stream has, without waiting. Returns how
+/// many bytes that are.
 [[nodiscard]] int receive(int fd, MutableBytes datagram);
 /// sun_path's capacity without the final zero.
 inline constexpr std::size_t unix_path_bytes_max = 107;

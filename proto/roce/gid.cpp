@@ -2,33 +2,21 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include "proto/inet/link_address.h"
 
 namespace verbena::roce {
 namespace {
-
-/// ::ffff:0:0/96 (RFC 4291, 2.5.5.2).
-constexpr std::array<std::uint8_t, 12> ipv4_mapped_prefix{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
 
 /// Of a MAC address, and inverted in an EUI-64 (RFC 4291, A).
 constexpr std::uint8_t universal_local_bit = 0x02;
 
 }  // namespace
 
-Gid gid_from_ipv4(inet::Ipv4Address address) {
-  Gid gid;
-  std::ranges::copy(ipv4_mapped_prefix, gid.bytes.begin());
-  std::ranges::copy(address.bytes, gid.bytes.begin() + ipv4_mapped_prefix.size());
-  return gid;
-}
+Gid gid_from_ipv4(inet::Ipv4Address address) { return {inet::mapped(address).bytes}; }
 
 Gid gid_from_ipv6(const inet::Ipv6Address& address) { return {address.bytes}; }
 
-Gid gid_link_local(const inet::MacAddress& mac) {
-  const auto& m = mac.bytes;
-  const auto first = static_cast<std::uint8_t>(m[0] ^ universal_local_bit);
-  return {{0xFE, 0x80, 0, 0, 0, 0, 0, 0, first, m[1], m[2], 0xFF, 0xFE, m[3], m[4], m[5]}};
-}
+Gid gid_link_local(const inet::MacAddress& mac) { return {inet::link_local_of(mac).bytes}; }
 
 std::optional<inet::MacAddress> mac_from_link_local(const Gid& gid) {
   const auto& g = gid.bytes;
@@ -38,10 +26,7 @@ std::optional<inet::MacAddress> mac_from_link_local(const Gid& gid) {
 }
 
 std::optional<inet::Ipv4Address> ipv4_from_gid(const Gid& gid) {
-  if (!std::equal(ipv4_mapped_prefix.begin(), ipv4_mapped_prefix.end(), gid.bytes.begin())) {
-    return std::nullopt;
-  }
-  return inet::Ipv4Address{{gid.bytes[12], gid.bytes[13], gid.bytes[14], gid.bytes[15]}};
+  return inet::ipv4_of(ipv6_from_gid(gid));
 }
 
 inet::Ipv6Address ipv6_from_gid(const Gid& gid) { return {gid.bytes}; }

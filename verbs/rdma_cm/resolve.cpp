@@ -63,6 +63,11 @@ std::optional<Local> local_for(const CmId& id, const sockaddr& source, const soc
   if (Device* device = device_with(remote)) {
     return Local{device, remote, remote};
   }
+  for (Device& device : devices()) {
+    if (const auto from = device.cm->address_toward(remote)) {
+      return Local{&device, *from, remote};
+    }
+  }
   if (is_of_this_host(to)) {
     return loopback_local(to);
   }
@@ -74,7 +79,7 @@ std::optional<Local> local_for(const CmId& id, const sockaddr& source, const soc
   // Groups are reached from anywhere, other hosts from a device that faces a network.
   for (Device& device : devices()) {
     const auto gid = address_like(device, to);
-    if (gid && (is_multicast(to) || !device.cm->is_on_this_host(remote))) {
+    if (gid && (is_multicast(to) || device.cm->may_lead_to(remote))) {
       return Local{&device, *gid, remote};
     }
   }

@@ -1,0 +1,134 @@
+#include "cli/child.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <system_error>
+#include <thread>
+
+#include "cli/exit_status.h"
+
+namespace verbena::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds look_interval{20};
+/// What a program gets to clean up between being asked to end and being made to.
+constexpr milliseconds grace{3000};
+constexpr int signal_status_base = 128;
+
+bool redirect(const fs::path& file, int descriptor) {
+  if (file.empty()) {
+    return true;
+  }
+  constexpr mode_t mode = 0644;
+  const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+  return fd >= 0 && ::dup2(fd, descriptor) >= 0;
+}
+
+/// In the child, between fork() and exec().
+[[noreturn]] void become(const ChildPlan& plan, std::vector<char*>& arguments, pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (::getppid() == parent && null >= 0 && ::dup2(null, STDIN_FILENO) >= 0 &&
+      redirect(plan.output, STDOUT_FILENO) && redirect(plan.errors, STDERR_FILENO)) {
+    for (const auto& [name, value] : plan.variables) {
+      ::setenv(name.c_str(), value.c_str(), 1);
+    }
+    ::execvp(arguments[0], arguments.data());
+  }
+  ::_exit(exit_not_found);
+}
+
+}  // namespace
+
+Result<Child, std::string> Child::start(const ChildPlan& plan) {
+  std::vector<std::string> words = plan.words;
+  std::vector<char*> arguments;
+  for (std::string& word : words) {
+    arguments.push_back(word.data());
+  }
+  arguments.push_back(nullptr);
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) {
+    return std::unexpected(
+        fmt::format("can't start {}: {}", plan.words[0], std::generic_category().message(errno)));
+  }
+  if (pid == 0) {
+    become(plan, arguments, parent);
+  }
+  return Child(pid);
+}
+
+Child::~Child() {
+  if (pid_ > 0) {
+    end();
+  }
+}
+
+std::optional<int> Child::poll() {
+  int status = 0;
+  if (::waitpid(pid_, &status, WNOHANG) != pid_) {
+    return std::nullopt;
+  }
+  pid_ = -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : signal_status_base + WTERMSIG(status);
+}
+
+int Child::end() {
+  for (const int number : {SIGTERM, SIGKILL}) {
+    ::kill(pid_, number);
+    const auto deadline = steady_clock::now() + grace;
+    while (steady_clock::now() < deadline) {
+      if (const auto status = poll()) {
+        return *status;
+      }
+      std::this_thread::sleep_for(look_interval);
+    }
+  }
+  return signal_status_base + SIGKILL;
+}
+
+ChildEnd Child::wait(milliseconds limit, const std::function<bool()>& give_up) {
+  const auto deadline = steady_clock::now() + limit;
+  while (true) {
+    if (const auto status = poll()) {
+      return {.status = *status};
+    }
+    if (steady_clock::now() >= deadline || (give_up && give_up())) {
+      return {.status = end(), .timed_out = true};
+    }
+    std::this_thread::sleep_for(look_interval);
+  }
+}
+
+ChildEnd run_child(const ChildPlan& plan, milliseconds limit) {
+  auto child = Child::start(plan);
+  return child ? child->wait(limit) : ChildEnd{.status = exit_not_found};
+}
+
+ScratchDirectory::ScratchDirectory(const std::string& name) {
+  std::string pattern = (fs::temp_directory_path() / (name + ".XXXXXX")).string();
+  if (::mkdtemp(pattern.data()) == nullptr) {
+    throw fs::filesystem_error("can't make a directory", pattern,
+                               std::error_code(errno, std::generic_category()));
+  }
+  path_ = pattern;
+}
+
+ScratchDirectory::~ScratchDirectory() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+}  // namespace verbena::cli

@@ -1,0 +1,127 @@
+// `verbena xcheck`: our device against one that nobody here wrote.
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/exit_status.h"
+#include "cli/xcheck_compare.h"
+#include "cli/xcheck_matrix.h"
+#include "cli/xcheck_run.h"
+
+namespace verbena::cli {
+namespace {
+
+struct XcheckOptions {
+  XcheckPlan plan;
+  std::vector<std::string> files;
+  std::string junit;
+  bool is_json = false;
+  bool shows_all = false;
+  bool api_only = false;
+};
+
+int fail(int status, const std::string& sentence) {
+  fmt::print(stderr, "verbena xcheck: {}\n", sentence);
+  return status;
+}
+
+int show(const Comparison& comparison, const XcheckOptions& options) {
+  options.is_json ? print_comparison_json(comparison)
+                  : print_comparison(comparison, options.shows_all);
+  return comparison.unexplained.empty() ? exit_ok : exit_failed;
+}
+
+int show(const Matrix& matrix, const XcheckOptions& options) {
+  const std::string& against = options.plan.against;
+  options.is_json ? print_matrix_json(matrix, against) : print_matrix(matrix, against);
+  if (!options.junit.empty()) {
+    if (const auto written = write_junit(matrix, against, options.junit); !written) {
+      return fail(exit_failed, written.error());
+    }
+  }
+  return count(matrix, "differs") == 0 && count(matrix, "agrees") > 0 ? exit_ok : exit_failed;
+}
+
+int compare_files(const XcheckOptions& options) {
+  const auto ours = read_observations(options.files[0]);
+  const auto theirs = read_observations(options.files[1]);
+  if (!ours || !theirs) {
+    return fail(exit_usage, ours ? theirs.error() : ours.error());
+  }
+  return show(compare(*ours, *theirs), options);
+}
+
+int run(XcheckOptions& options) {
+  if (!options.files.empty()) {
+    return compare_files(options);
+  }
+  XcheckPlan& plan = options.plan;
+  const bool is_guest = plan.against == "rxe" || plan.against == "siw";
+  if (options.api_only && !is_guest) {
+    return fail(exit_usage,
+                "--api is for rxe and siw; for another device, run the conformance "
+                "program there and give its output to --compare");
+  }
+  plan.compares_api = options.api_only;
+  plan.runs_matrix = !options.api_only;
+  const auto result = run_xcheck(plan);
+  if (!result) {
+    return fail(exit_failed, result.error());
+  }
+  return options.api_only ? show(result->comparison, options) : show(result->matrix, options);
+}
+
+constexpr const char* footer =
+    "Each operation is done by the conformance program, once with ours as initiator and once with\n"
+    "theirs, in sizes around the borders of packets; data, completions and memory are checked.\n"
+    "--against is\n"
+    "  rxe, siw  the kernel's devices in the guest of `verbena lab`, over an emulated wire\n"
+    "  self      another one of ours\n"
+    "  HOST      an agent: on that host, `conformance agent --device D --listen ADDRESS:18600`; "
+    "our\n"
+    "            device must reach it, so give the options of `verbena run`\n"
+    "With --api rxe and ours are observed, each by itself: what calls return, completions, events, "
+    "states.\nDifferences that are known are told with the rule that makes ours right.\n"
+    "--compare does so with two files that `conformance alone` wrote, ours first. The program is "
+    "in\n"
+    "share/verbena/lab beside bin/. Ends with 1 if something differs for no reason that is known.";
+
+}  // namespace
+
+void add_xcheck(CLI::App& app, int& status) {
+  auto options = std::make_shared<XcheckOptions>();
+  CLI::App* command =
+      app.add_subcommand("xcheck", "Check our device against one that nobody here wrote");
+  auto* against = command->add_option("--against", options->plan.against, "whom to check against")
+                      ->type_name("rxe|siw|self|HOST[:PORT]");
+  auto* files = command->add_option("--compare", options->files, "compare two recordings")
+                    ->expected(2)
+                    ->type_name("OURS THEIRS");
+  against->excludes(files);
+  command->add_flag("--api", options->api_only, "what the devices' API does, each by itself");
+  command->add_flag("--all", options->shows_all, "each difference that is accepted, not each rule");
+  command->add_option("--only", options->plan.only, "operations whose names have this in them")
+      ->type_name("TEXT");
+  command->add_option("--path-mtu", options->plan.mtu_bytes, "bytes (what both ports have)")
+      ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}));
+  command->add_flag("--ipv6", options->plan.uses_ipv6, "RoCE v2 over IPv6 instead of IPv4");
+  command->add_flag("--json", options->is_json, "As JSON");
+  command->add_option("--junit", options->junit, "also write the matrix as JUnit's XML")
+      ->type_name("FILE");
+  options->plan.device.add_to(*command);
+  command->footer(footer);
+  command->callback([=, &status] {
+    status = options->plan.against.empty() && options->files.empty()
+                 ? fail(exit_usage, "give --against or --compare; --help says more")
+                 : run(*options);
+  });
+}
+
+}  // namespace verbena::cli

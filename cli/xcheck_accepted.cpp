@@ -1,0 +1,123 @@
+#include "cli/xcheck_accepted.h"
+
+#include <fnmatch.h>
+
+namespace verbena::cli {
+namespace {
+
+/// A pattern as fnmatch(3) has them for each part of a difference.
+struct Accepted {
+  const char* test_case;
+  const char* step;
+  const char* field;
+  const char* ours;
+  const char* theirs;
+  const char* rule;
+};
+
+constexpr const char* any = "*";
+constexpr const char* none = "";
+
+// Sections are those of the InfiniBand Architecture Specification, volume 1; the kernel is 6.1.
+// The order matters: the first that fits is told.
+constexpr Accepted table[] = {
+    {"reg_mr", "no byte", any, any, any,
+     "A region without a byte: we refuse it always, rxe only if it begins where a page does"},
+    {"create_qp", "type 99", "return", "EOPNOTSUPP", "EINVAL",
+     "A type of queue pair that doesn't exist: both refuse it, with different words"},
+    {"states of *", any, "bad_wr is the request", "1", "0",
+     "bad_wr is the request that was refused (ibv_post_send(3)). rxe's library has queued it by "
+     "then and leaves bad_wr alone"},
+    {"states of *", "ERR", "sends flushed", any, any,
+     "A request that was refused makes no completion (10.8.2). rxe's library has queued it all "
+     "the same, and it is flushed with the others"},
+    {"states of *", "ERR", "receives flushed", any, any,
+     "All receives of a queue pair in the error state are flushed (10.3.1). rxe waits with one "
+     "that is posted in that state until something else wakes the queue pair"},
+    {"refused transitions", "INIT with pkey 999", "modify_qp", "EINVAL", "0",
+     "An index beyond the P_Key table is an invalid attribute (11.2.5.2); rxe doesn't look"},
+    {any, "responder", "wc_flags", any, any,
+     "IBV_WC_GRH is about datagrams, the only ones with a GRH in the receive buffer "
+     "(ibv_poll_cq(3)); rxe sets it for connected services too"},
+    {any, "requester", "wc_flags", "0x0", "0x2",
+     "The immediate is the receiver's (11.4.2.1); rxe says of the sender's completion, too, that "
+     "it has one"},
+    {any, "requester", "imm_data", none, any,
+     "The immediate is the receiver's (11.4.2.1); rxe says of the sender's completion, too, that "
+     "it has one"},
+    {any, "event *", any, any, none,
+     "A responder that goes to the error state without a receive to complete tells by an event "
+     "(11.6.3.2); rxe has none for this"},
+    {any, "events", "count", any, "0",
+     "A responder that goes to the error state without a receive to complete tells by an event "
+     "(11.6.3.2); rxe has none for this"},
+    {"FAA, not aligned", any, any, any, any,
+     "The responder refuses an address that isn't aligned (9.4.5); rxe refuses already to post "
+     "the request"},
+    {"FAA, 4 bytes", any, any, any, any,
+     "An atomic returns 8 bytes (9.4.5): ours completes with a local length error, rxe refuses "
+     "already to post the request"},
+    {"SEND, * than the receive", any, "completion", any, any,
+     "A message that is too long for its receive is an invalid request (9.9.3), and a length error "
+     "to its receiver (11.6.2); to rxe it is an operation error"},
+    {"SEND_INV of a key that nobody has", any, any, any, any,
+     "A key that can't be invalidated is an access error at both ends (9.9.5.4); rxe tells the "
+     "sender of success"},
+    {"bad requests", "no such operation", "return", "EINVAL", "0",
+     "An operation that doesn't exist is refused when it is posted (11.4.1.1); rxe takes it and "
+     "goes to the error state"},
+    {"bad requests", "after that", "state", "RTS", "ERR",
+     "An operation that doesn't exist is refused when it is posted (11.4.1.1); rxe takes it and "
+     "goes to the error state"},
+    {"SEND, wrong local key", "requester", "completion", any, any,
+     "A wrong local key is a local protection error (11.6.2); rxe calls it an operation error"},
+    {"UD, longer than the MTU", "requester", any, any, any,
+     "A datagram longer than the path's MTU is a local length error (11.6.2); rxe tells of "
+     "success"},
+};
+
+/// A bug of a peer, by what the matrix tells of it.
+struct KnownBug {
+  const char* against;
+  const char* operation;
+  const char* initiator;
+  const char* words;
+  const char* rule;
+};
+
+constexpr KnownBug bugs[] = {
+    // The kernel's own flags (ib_verbs.h) and those of the verbs (verbs.h) differ from bit 2 on.
+    {"rxe", "RC SEND_INV", "ours",
+     "theirs: the receive doesn't tell that a key is gone (flags 0x5)",
+     "rxe gives programs the kernel's number of the flag, 4, which is another flag to them; "
+     "IBV_WC_WITH_INV is 8"},
+};
+
+bool fits(const char* pattern, const std::string& text) {
+  return ::fnmatch(pattern, text.c_str(), 0) == 0;
+}
+
+}  // namespace
+
+std::optional<std::string> rule_for(const Difference& difference) {
+  for (const Accepted& row : table) {
+    if (fits(row.test_case, difference.name.test_case) && fits(row.step, difference.name.step) &&
+        fits(row.field, difference.name.field) && fits(row.ours, difference.ours) &&
+        fits(row.theirs, difference.theirs)) {
+      return row.rule;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> known_bug(const MatrixCell& cell, const std::string& against) {
+  for (const KnownBug& bug : bugs) {
+    if (against == bug.against && fits(bug.operation, cell.operation) &&
+        fits(bug.initiator, cell.initiator) && cell.words == bug.words) {
+      return bug.rule;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace verbena::cli

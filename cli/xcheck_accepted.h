@@ -1,0 +1,20 @@
+// Differences between ours and the kernel's devices that are as they should be: each with the rule
+// that makes ours right, or both.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/xcheck_compare.h"
+#include "cli/xcheck_matrix.h"
+
+namespace verbena::cli {
+
+/// Why a difference may be; nullopt if nobody said so.
+[[nodiscard]] std::optional<std::string> rule_for(const Difference& difference);
+
+/// What is known of a difference on the wire; nullopt if nothing is.
+[[nodiscard]] std::optional<std::string> known_bug(const MatrixCell& cell,
+                                                   const std::string& against);
+
+}  // namespace verbena::cli

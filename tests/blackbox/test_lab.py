@@ -1,0 +1,177 @@
+"""The lab: the kernel's own RDMA devices in a guest, and ours against them.
+
+Whoever has the packages gets these tests: a guest that can't be built is a failure. It is kept in
+the user's cache, so that only the first run takes the minutes that building it takes. A guest
+without KVM is slow, so there are few boots, and each does a lot.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import hosts
+
+BUILD_LIMIT_S = 900.0
+BOOT_LIMIT_S = 400.0
+
+# On the wire between us and the guest; the latter's are what lab/guest/rdma_device gives it.
+OUR_ADDRESSES = "10.7.0.1/24,fd00::1/64"
+OURS, THEIRS = "10.7.0.1", "10.7.0.2"
+# This host, in QEMU's own network.
+HOST_OF_GUEST = "10.0.2.2"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def guest(tmp_path_factory):
+    """Builds the guest if there is none, or an old one."""
+    host = hosts.Host(tmp_path_factory.mktemp("lab"))
+    host.verbena_command("lab", "build", timeout_s=BUILD_LIMIT_S).succeed()
+    yield
+    host.close()
+
+
+def in_guest(host, command: str, *options: str):
+    return host.verbena_command("lab", "run", *options, "--", command, timeout_s=BOOT_LIMIT_S)
+
+
+def test_a_command_runs_in_the_guest_beside_both_devices(host, tmp_path):
+    """Output, exit status and files come back, and the devices are the kernel's."""
+    share = tmp_path / "share"
+    share.mkdir()
+    (share / "question").write_text("from the host\n")
+    program = in_guest(
+        host, "rdma_device rxe && ibv_devinfo -d rxe0 && rdma_device siw && ibv_devinfo -d siw0 && "
+        "tr a-z A-Z <question >answer; pwd; exit 7", "--share", str(share))
+    assert program.status == 7, program.report()
+    assert "hca_id:\trxe0" in program.out and "hca_id:\tsiw0" in program.out, program.report()
+    assert "iWARP" in program.out, program.report()
+    assert program.out.splitlines()[-1] == "/share", program.report()
+    assert (share / "answer").read_text() == "FROM THE HOST\n"
+
+
+def test_a_command_that_hangs_is_ended(host):
+    program = in_guest(host, "echo begun; sleep 1000", "--timeout", "3")
+    assert program.status == 124, program.report()
+    assert program.out == "begun\n", program.report()
+    assert "the command was still running after 3 s" in program.err, program.report()
+
+
+def test_a_guest_that_dies_is_reported_with_its_last_words(host):
+    program = in_guest(host, "echo c >/proc/sysrq-trigger; sleep 60", "--timeout", "30")
+    assert program.status == 125, program.report()
+    assert "the guest ended before its command did" in program.err, program.report()
+    assert "Kernel panic" in program.err, program.report()
+
+
+def test_the_status_says_what_there_is(host):
+    program = host.verbena_command("lab", "status").succeed()
+    assert "guest        ready" in program.out, program.report()
+    assert "6.1." in program.out, program.report()
+    assert "all there" in program.out, program.report()
+
+
+class Wire:
+    """A guest with rxe0 on a wire, and programs of this host on its other end."""
+
+    def __init__(self, host, directory: Path, forwards: list[int], steps: dict[str, str]):
+        self.host = host
+        self.share = directory / "share"
+        self.share.mkdir()
+        self.socket = directory / "wire"
+        lines = ["rdma_device rxe && ip address add 10.0.2.15/24 dev eth1 && ip link set eth1 up"]
+        for name, command in steps.items():
+            lines += [f"until [ -e {name}.begin ]; do sleep 0.1; done; touch {name}.begun",
+                      f"{{ timeout 60 {command}; }} >{name}.out 2>&1; echo $? >{name}.status"]
+        options = [word for port in forwards for word in ("--forward", f"{port}:{port}")]
+        self.guest = host.start_bare(
+            str(host.verbena), "lab", "run", "--link", str(self.socket), "--share",
+            str(self.share), *options, "--timeout", "300", "--", "\n".join(lines))
+
+    def begin(self, name: str) -> None:
+        """Lets the guest begin a step, and waits until it has."""
+        (self.share / f"{name}.begin").touch()
+        self.guest.wait_until((self.share / f"{name}.begun").exists, f"step {name}")
+
+    def end(self, name: str) -> str:
+        """Waits for the end of the guest's step, which must be good. Returns its output."""
+        status = self.share / f"{name}.status"
+        self.guest.wait_until(lambda: status.exists() and status.read_text().endswith("\n"), name)
+        output = (self.share / f"{name}.out").read_text()
+        assert status.read_text() == "0\n", f"{name} in the guest:\n{output}"
+        return output
+
+    def start(self, *command: str, options: tuple[str, ...] = ()):
+        """A program of this host on our device at the wire."""
+        return self.host.start(*command, options=(
+            "--link", f"qemu:{self.socket}", "--address", OUR_ADDRESSES, *options))
+
+    def run_until_good(self, *command: str, options: tuple[str, ...] = ()):
+        """A client: what it wants to reach comes up in a moment."""
+        for _ in range(20):
+            program = self.start(*command, options=options).wait()
+            if program.status == 0:
+                return program
+            subprocess.run(["sleep", "0.5"], check=True)
+        raise AssertionError(program.report())
+
+
+def test_unmodified_programs_talk_to_rxe_both_ways(host, tmp_path):
+    """rping by the connection manager, ibv_rc_pingpong with its own TCP connection: each with ours
+    as server and as client; and the guest pings our address."""
+    here, there = host.free_port(), host.free_port()
+    wire = Wire(host, tmp_path, [there], {
+        "rping-serves": f"rping -s -a {THEIRS} -C 5 -V -v",
+        "rping-asks": f"bash -c 'until ping -c 1 -W 1 {OURS} && rping -c -a {OURS} -C 5 -V -v; do "
+                      "sleep 0.5; done'",
+        "pingpong-serves": f"ibv_rc_pingpong -d rxe0 -g 1 -n 20 -c -p {there}",
+        "pingpong-asks": f"ibv_rc_pingpong -d rxe0 -g 1 -n 20 -c -p {here} {HOST_OF_GUEST}",
+    })
+    capture = tmp_path / "rping.pcapng"
+
+    wire.begin("rping-serves")
+    wire.run_until_good("rping", "-c", "-a", THEIRS, "-C", "5", "-V", "-v",
+                        options=("--capture", str(capture)))
+    wire.end("rping-serves")
+    dump = host.verbena_command("dump", str(capture)).succeed()
+    assert "WRITE" in dump.out and "READ" in dump.out and "bad" not in dump.out, dump.report()
+
+    server = wire.start("rping", "-s", "-a", OURS, "-C", "5", "-V", "-v")
+    wire.begin("rping-asks")
+    output = wire.end("rping-asks")
+    assert output.count("ping data:") == 5 and "1 received, 0% packet loss" in output, output
+    server.succeed()
+
+    wire.begin("pingpong-serves")
+    client = wire.run_until_good("ibv_rc_pingpong", "-g", "0", "-n", "20", "-c", "-p", str(there),
+                                 "127.0.0.1")
+    assert "20 iters" in client.out, client.report()
+    wire.end("pingpong-serves")
+
+    server = wire.start("ibv_rc_pingpong", "-g", "0", "-n", "20", "-c", "-p", str(here))
+    host.wait_for_listener(server, here)
+    wire.begin("pingpong-asks")
+    wire.end("pingpong-asks")
+    server.succeed()
+    wire.guest.succeed()
+
+
+def test_the_matrix_with_rxe(host):
+    """Each way, around the borders of packets and a long one: SEND, WRITE, READ, atomics, UD."""
+    program = host.verbena_command("xcheck", "--against", "rxe", "--json", timeout_s=BOOT_LIMIT_S)
+    assert program.status == 0, program.report()
+    cells = json.loads(program.out)["cells"]
+    others = [cell for cell in cells if cell["result"] != "agrees"]
+    assert len(cells) > 140, program.report()
+    # A bug of the kernel's, which is told of where our SEND takes a key away from it.
+    assert {(cell["operation"], cell["initiator"], cell["result"]) for cell in others} == {
+        ("RC SEND_INV", "ours", "known")}, program.report()
+
+
+def test_the_api_of_rxe_differs_only_where_it_is_known_to(host):
+    program = host.verbena_command("xcheck", "--against", "rxe", "--api", timeout_s=BOOT_LIMIT_S)
+    assert program.status == 0, program.report()
+    assert "differ as they should, 0 differ" in program.out, program.report()

@@ -1,0 +1,128 @@
+"""`verbena xcheck`: what needs no guest of it. The judge is ours here, too: two of our devices must
+agree with each other, and recordings of another one are compared as they should be."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree
+
+import pytest
+
+import hosts
+
+CONFORMANCE = hosts.BUILD / "share" / "verbena" / "lab" / "conformance"
+
+
+def xcheck(host, *arguments: str):
+    return host.verbena_command("xcheck", *arguments)
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory) -> list[dict]:
+    """What the conformance program observes of our device by itself."""
+    host = hosts.Host(tmp_path_factory.mktemp("recording"))
+    program = host.run(str(CONFORMANCE), "alone", "--device", "verbena0").succeed()
+    host.close()
+    return [json.loads(line) for line in program.out.splitlines()]
+
+
+def write(path, observations: list[dict]) -> str:
+    path.write_text("".join(json.dumps(observation) + "\n" for observation in observations))
+    return str(path)
+
+
+def changed(observations: list[dict], case: str, step: str, field: str, value: str) -> list[dict]:
+    """A copy in which one observation came out differently."""
+    name = {"case": case, "step": step, "field": field}
+    assert sum(name.items() <= one.items() for one in observations) == 1, name
+    return [one | {"value": value} if name.items() <= one.items() else one
+            for one in observations]
+
+
+def test_our_device_does_what_the_program_expects(recording):
+    """Everything arrives, whole; nothing is written beside it."""
+    arrived = [one for one in recording if one["step"] == "memory" and one["field"] == "right"]
+    assert len(arrived) > 50
+    assert [one for one in arrived if one["value"] != "1"] == []
+    beside = [one for one in recording if one["field"] == "behind it untouched"]
+    assert [one for one in beside if one["value"] != "1"] == []
+
+
+def test_two_recordings_of_one_device_are_the_same(host, tmp_path, recording):
+    again = host.run(str(CONFORMANCE), "alone").succeed()
+    (tmp_path / "b.json").write_text(again.out)
+    program = xcheck(host, "--compare", write(tmp_path / "a.json", recording),
+                     str(tmp_path / "b.json"))
+    assert program.status == 0, program.report()
+    assert "0 differ as they should, 0 differ" in program.out, program.report()
+
+
+def test_a_known_difference_is_told_with_its_rule_and_others_fail(host, tmp_path, recording):
+    ours = write(tmp_path / "ours.json", recording)
+    known = changed(recording, "SEND, wrong local key", "requester", "completion",
+                    "local QP operation error")
+    program = xcheck(host, "--compare", ours, write(tmp_path / "known.json", known))
+    assert program.status == 0, program.report()
+    assert "A wrong local key is a local protection error" in program.out, program.report()
+
+    unknown = changed(known, "RC SEND 1", "responder", "byte_len", "2")
+    theirs = write(tmp_path / "unknown.json", unknown)
+    program = xcheck(host, "--compare", ours, theirs)
+    assert program.status == 1, program.report()
+    assert "RC SEND 1: responder, byte_len: ours 1, theirs 2" in program.out, program.report()
+    program = xcheck(host, "--compare", ours, theirs, "--json")
+    told = json.loads(program.out)
+    assert [len(told[name]) for name in ("accepted", "unexplained")] == [1, 1]
+
+
+def test_an_observation_that_one_side_lacks_is_a_difference(host, tmp_path, recording):
+    program = xcheck(host, "--compare", write(tmp_path / "ours.json", recording),
+                     write(tmp_path / "theirs.json", recording[1:]))
+    assert program.status == 1, program.report()
+    assert "theirs (not observed)" in program.out, program.report()
+
+
+@pytest.mark.parametrize("text", ["", "no JSON\n", '{"case": "a"}\n', "[" * 100000, "\0\xff\n"])
+def test_a_file_that_is_no_recording_is_refused(host, tmp_path, recording, text):
+    (tmp_path / "bad.json").write_text(text, encoding="latin-1")
+    program = xcheck(host, "--compare", write(tmp_path / "ours.json", recording),
+                     str(tmp_path / "bad.json"))
+    assert program.status == 2, program.report()
+    assert "bad.json" in program.err, program.report()
+
+
+def test_two_of_our_devices_agree_in_all_and_ci_can_read_it(host, tmp_path):
+    junit = tmp_path / "junit.xml"
+    program = xcheck(host, "--against", "self", "--json", "--junit", str(junit))
+    assert program.status == 0, program.report()
+    cells = json.loads(program.out)["cells"]
+    assert {cell["result"] for cell in cells} == {"agrees"}, program.report()
+    assert {cell["initiator"] for cell in cells} == {"ours", "theirs"}
+    assert len({cell["operation"] for cell in cells}) == 14
+    suite = xml.etree.ElementTree.parse(junit).getroot()
+    assert (suite.get("tests"), suite.get("failures")) == (str(len(cells)), "0")
+
+
+def test_the_path_mtu_and_the_operations_can_be_chosen(host):
+    program = xcheck(host, "--against", "self", "--only", "RC WRITE", "--path-mtu", "1024")
+    assert program.status == 0, program.report()
+    lines = program.out.splitlines()
+    assert lines[0].split()[2:] == ["0", "1", "1023", "1024", "1025", "65536", "1048576"]
+    assert {line[:12].strip() for line in lines[1:-1]} == {"RC WRITE", "RC WRITE_IMM"}
+
+
+def test_an_agent_on_another_host_is_named_by_its_address(host):
+    """As for a real NIC elsewhere, but that elsewhere is here."""
+    port = host.free_port()
+    agent = host.start(str(CONFORMANCE), "agent", "--once", "--listen", f"127.0.0.1:{port}")
+    program = xcheck(host, "--against", f"127.0.0.1:{port}", "--only", "RC READ")
+    assert program.status == 0, program.report()
+    assert "14 agree" in program.out, program.report()
+    agent.succeed()
+
+
+def test_what_makes_no_sense_is_said(host):
+    program = xcheck(host)
+    assert program.status == 2 and "--against or --compare" in program.err, program.report()
+    program = xcheck(host, "--against", "self", "--api")
+    assert program.status == 2 and "--api is for rxe" in program.err, program.report()
