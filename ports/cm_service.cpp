@@ -47,7 +47,11 @@ bool attempt_at_exit(Attempt&& attempt) {
   return false;
 }
 
-std::vector<Gid> gids_of_host() {
+/// Those whose frames stay on this host: on a link, only the device's own.
+std::vector<Gid> gids_of_host(const DeviceConfig& config) {
+  if (!config.link.empty()) {
+    return config.addresses;
+  }
   std::vector<Gid> gids;
   for (const InterfaceAddress& item : host_addresses()) {
     gids.push_back(item.address);
@@ -80,7 +84,7 @@ Result<std::unique_ptr<CmService>, std::string> CmService::open(Engine& engine,
 CmService::CmService(Engine& engine, const DeviceConfig& config, std::uint32_t slot)
     : engine_(engine),
       config_(config),
-      host_(gids_of_host()),
+      host_(gids_of_host(config)),
       agent_({.ca_guid = config.guid,
               .id_prefix = static_cast<std::uint8_t>(slot),
               .patience_max = config.connect_timeout},

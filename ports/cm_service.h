@@ -113,7 +113,7 @@ class CmService final : public CmDevice, private nic::MadHandler, private Proces
 
   Engine& engine_;
   const DeviceConfig config_;
-  /// Addresses of this host's interfaces.
+  /// Whose frames stay on this host.
   std::vector<Gid> host_;
   std::mutex mutex_;
   nic::Gsi gsi_;

@@ -122,6 +122,7 @@ struct Req {
   std::uint8_t remote_cm_response_timeout = 0;
   TransportType transport = TransportType::rc;
   bool end_to_end_flow_control = false;
+  /// With which whoever gets this message begins to send.
   Psn starting_psn{};
   std::uint8_t local_cm_response_timeout = 0;
   std::uint8_t retry_count = 0;
@@ -236,6 +237,7 @@ struct Rep {
   std::uint8_t vendor_id_high = 0;
   std::uint32_t local_eecn = 0;
   std::uint8_t vendor_id_middle = 0;
+  /// With which whoever gets this message begins to send.
   Psn starting_psn{};
   std::uint8_t vendor_id_low = 0;
   std::uint8_t responder_resources = 0;
