@@ -13,14 +13,26 @@
 //   mtu = 4096                       # 256, 512, 1024, 2048 or 4096 bytes; by default the largest
 //                                    # that the interface carries
 //   guid = "0200:00ff:fe12:3456"     # node GUID, 16 hexadecimal digits
+//   transport = "roce"               # or "iwarp"
 //   profile = "cx5"                  # what to imitate: cx5, e810, rxe, siw, minimal (verbena)
 //   ack_timeout_min_ms = 50
 //   fabric = "default"               # a name, or a path with a '/'
 //   ring_kib = 1024                  # ring to each process of the fabric, a power of two
+//   mpa_revision = 2                 # iWARP, for peers in the field: the revision of MPA, 1 or 2
+//   mpa_crc = "on"                   # "on": ask for it, "off": only if the peer asks, "refuse": no
+//                                    # connection with a peer that asks
+//   mpa_markers = false              # ask for markers in what we receive
+//   mpa_peer_to_peer = false         # who connects shows that it is ready; who accepts may then
+//                                    # send first
 //   [device.limits]                  # lower than the profile's, under the profile's names
 //   qp_max = 1000
 //
 // Unknown keys and wrong types are errors that name file, line and column.
+//
+// An iWARP device carries its connections over TCP sockets of the operating system; without a name
+// it is verbena_iw0. It is there only if it is asked for: a program that listens on all devices
+// would otherwise occupy ports of the host. VERBENA_TRANSPORT=both, without a file, makes verbena0
+// and behind it verbena_iw0.
 //
 // The GID table is predictable: one RoCE v2 entry for each address, in the order in which the
 // addresses are given; an interface gives its IPv4 addresses, then its IPv6 addresses, the
@@ -56,6 +68,7 @@
 #include "nic_model/types.h"
 #include "proto/gid.h"
 #include "proto/inet/mac_address.h"
+#include "proto/iwarp/negotiation.h"
 
 namespace verbena::ports {
 
@@ -90,6 +103,11 @@ struct DeviceConfig {
   faults::RuleSet faults;
   std::uint64_t fault_seed = 1;
 
+  /// What its connections are made of.
+  nic::Technology technology = nic::Technology::roce;
+  /// Of an iWARP device.
+  iwarp::MpaSettings mpa;
+
   /// An address is not a loopback address: other hosts can reach the device.
   [[nodiscard]] bool faces_network() const;
 };
@@ -123,8 +141,13 @@ inline constexpr const char* raw = "VERBENA_RAW";
 inline constexpr const char* vlan = "VERBENA_VLAN";
 inline constexpr const char* mtu = "VERBENA_MTU";
 inline constexpr const char* guid = "VERBENA_GUID";
+inline constexpr const char* transport = "VERBENA_TRANSPORT";
 inline constexpr const char* profile = "VERBENA_PROFILE";
 inline constexpr const char* ack_timeout_min_ms = "VERBENA_ACK_TIMEOUT_MIN_MS";
+inline constexpr const char* mpa_revision = "VERBENA_MPA_REVISION";
+inline constexpr const char* mpa_crc = "VERBENA_MPA_CRC";
+inline constexpr const char* mpa_markers = "VERBENA_MPA_MARKERS";
+inline constexpr const char* mpa_peer_to_peer = "VERBENA_MPA_PEER_TO_PEER";
 inline constexpr const char* fabric = "VERBENA_FABRIC";
 inline constexpr const char* ring_kib = "VERBENA_RING_KIB";
 inline constexpr const char* capture = "VERBENA_CAPTURE";

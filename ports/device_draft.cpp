@@ -133,7 +133,57 @@ SetResult DeviceDraft::set_name(std::string_view name) {
         fmt::format("\"{}\" is no device name: use 1 to {} letters, digits, '_', '-' and '.'", name,
                     device_name_bytes_max));
   }
-  config_.name = name;
+  name_ = name;
+  return {};
+}
+
+std::string DeviceDraft::name() const {
+  return name_.value_or(is_iwarp() ? "verbena_iw0" : "verbena0");
+}
+
+SetResult DeviceDraft::set_transport(std::string_view name) {
+  if (name != "roce" && name != "iwarp") {
+    return refuse(fmt::format("a transport is \"roce\" or \"iwarp\", not \"{}\"", name));
+  }
+  config_.technology = name == "iwarp" ? nic::Technology::iwarp : nic::Technology::roce;
+  return {};
+}
+
+SetResult DeviceDraft::set_mpa_revision(std::int64_t revision) {
+  if (revision != 1 && revision != 2) {
+    return refuse(fmt::format("MPA has the revisions 1 and 2, not {}", revision));
+  }
+  config_.mpa.revision = static_cast<std::uint8_t>(revision);
+  has_mpa_settings_ = true;
+  return {};
+}
+
+SetResult DeviceDraft::set_mpa_crc(std::string_view policy) {
+  using iwarp::CrcPolicy;
+  struct Word {
+    std::string_view word;
+    CrcPolicy policy;
+  };
+  constexpr std::array words = {Word{"on", CrcPolicy::ask}, Word{"off", CrcPolicy::accept},
+                                Word{"refuse", CrcPolicy::refuse}};
+  const auto found = std::ranges::find(words, policy, &Word::word);
+  if (found == words.end()) {
+    return refuse(fmt::format("the CRC is \"on\", \"off\" or \"refuse\", not \"{}\"", policy));
+  }
+  config_.mpa.crc = found->policy;
+  has_mpa_settings_ = true;
+  return {};
+}
+
+SetResult DeviceDraft::set_mpa_markers(bool wanted) {
+  config_.mpa.markers = wanted;
+  has_mpa_settings_ = true;
+  return {};
+}
+
+SetResult DeviceDraft::set_mpa_peer_to_peer(bool wanted) {
+  config_.mpa.peer_to_peer = wanted;
+  has_mpa_settings_ = true;
   return {};
 }
 
@@ -393,9 +443,32 @@ SetResult DeviceDraft::finish_mtu() {
   return {};
 }
 
+SetResult DeviceDraft::check_transport() const {
+  if (!is_iwarp()) {
+    return has_mpa_settings_ ? SetResult(refuse(fmt::format(
+                                   "MPA is for iWARP devices only ({}=iwarp)", env::transport)))
+                             : SetResult();
+  }
+  if (config_.raw || config_.vlan) {
+    return refuse(
+        "an iWARP device uses TCP sockets of the operating system: it takes addresses or an "
+        "interface, no raw Ethernet and no VLAN");
+  }
+  if (!config_.faults.empty()) {
+    return refuse(
+        "faults are of frames, and those of an iWARP device are made by the operating system's "
+        "TCP; use the simulator (verbena sim), or tc-netem(8) on the interface");
+  }
+  return {};
+}
+
 Result<DeviceConfig, std::string> DeviceDraft::finish() && {
+  config_.name = name();
   if (config_.addresses.empty()) {
     config_.addresses = {roce::gid_from_ipv4({{127, 0, 0, 1}})};
+  }
+  if (const SetResult result = check_transport(); !result) {
+    return refuse(fmt::format("{}: {}", config_.name, result.error()));
   }
   if (config_.vlan && config_.faces_network() && !config_.raw) {
     return refuse(fmt::format(

@@ -38,7 +38,12 @@ class FrameHandler {
   X(frames_refused)           /* the kernel refused to send them (they count as lost as well) */   \
   X(frames_faulted)           /* a fault rule took them */                                         \
   X(frames_without_neighbour) /* nobody told their Ethernet address (they count as lost as well)   \
-                               */
+                               */                                                                  \
+  X(streams_opened)           /* iWARP: connections that were agreed on */                         \
+  X(streams_lost)         /* iWARP: those that were reset, by the peer, by us or the network */    \
+  X(handshakes_refused)   /* iWARP: those who came with no request that we can agree to */         \
+  X(handshakes_timed_out) /* iWARP: those whose request did not come in time */                    \
+  X(handshakes_evicted)   /* iWARP: the oldest without a request, when there were too many */
 
 inline constexpr std::array port_statistic_names = {
 #define VERBENA_PORT_STATISTIC(name) std::string_view(#name),
