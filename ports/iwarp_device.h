@@ -89,7 +89,7 @@ class IwarpConsumer {
 struct IwarpBindClaim {
   /// An address of the device, or the wildcard of a family (0.0.0.0, ::), which stands for all of
   /// the device's addresses that the family covers. Port 0: an ephemeral one.
-  SocketAddress address;
+  SocketAddress address{};
   /// Others that say so, too, may bind the same as long as nobody listens (SO_REUSEADDR).
   bool reuse = false;
   /// ::, too, covers IPv6 only.
@@ -97,16 +97,16 @@ struct IwarpBindClaim {
 };
 
 struct IwarpConnect {
-  SocketAddress remote;
+  SocketAddress remote{};
   /// An address of the device. Its port is unused if `bound` is there.
-  SocketAddress local;
+  SocketAddress local{};
   /// A port that was bound and is used up by this.
   IwarpPortId bound{};
   /// In INIT.
   Qpn qpn{};
-  iwarp::ReadDepths depths;
+  iwarp::ReadDepths depths{};
   /// At most private_data_room() bytes; copied.
-  ByteView private_data;
+  ByteView private_data{};
   std::uintptr_t cookie = 0;
 };
 

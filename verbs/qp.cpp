@@ -42,7 +42,7 @@ void QueuePair::leave_groups() {
 
 Result<void, nic::NicError> QueuePair::release() {
   const PollersHeld held(qp_base.send_cq, qp_base.recv_cq);
-  auto released = engine.with_nic([&](nic::Nic& nic, Time) { return nic.destroy_qp(*nic_qp); });
+  auto released = engine.destroy_qp(*nic_qp);
   if (released) {
     nic_qp = nullptr;
   }
