@@ -132,6 +132,7 @@ TEST_CASE("a wrong variable is an error that names it and says what is right") {
       {"VERBENA_FABRIC", "../x", "absolute path"},
       {"VERBENA_FABRIC", "/x", "absolute path"},
       {"VERBENA_FABRIC", "/tmp/x/", "absolute path"},
+      {"VERBENA_TRANSPORT", "ib", "none of roce, iwarp and both"},
       {"VERBENA_RING_KIB", "100", "a power of two"},
       {"VERBENA_RING_KIB", "-64", "a power of two"},
       {"VERBENA_ACK_TIMEOUT_MIN_MS", "-1", "0 to 10000"},
@@ -205,7 +206,61 @@ TEST_CASE("variables override the file, and one chooses a device of it") {
   CHECK(error_of({{"VERBENA_CONFIG", file}, {"VERBENA_ADDRESS", "127.0.0.9"}})
             .find("choose one with VERBENA_DEVICE") != std::string::npos);
   CHECK(error_of({{"VERBENA_CONFIG", file}, {"VERBENA_DEVICE", "verbena7"}})
-            .find("it has verbena0, verbena1") != std::string::npos);
+            .find("there are verbena0, verbena1") != std::string::npos);
+}
+
+TEST_CASE("an iWARP device is there if it is asked for, behind the RoCE device if both are") {
+  CHECK(only_device({}).technology == nic::Technology::roce);
+  const DeviceConfig iwarp = only_device({{"VERBENA_TRANSPORT", "iwarp"},
+                                          {"VERBENA_MPA_REVISION", "1"},
+                                          {"VERBENA_MPA_CRC", "refuse"},
+                                          {"VERBENA_MPA_MARKERS", "on"},
+                                          {"VERBENA_MPA_PEER_TO_PEER", "on"}});
+  CHECK(iwarp.name == "verbena_iw0");
+  CHECK(iwarp.technology == nic::Technology::iwarp);
+  CHECK(nic_config(iwarp).technology == nic::Technology::iwarp);
+  CHECK(iwarp.mpa.revision == 1);
+  CHECK(iwarp.mpa.crc == iwarp::CrcPolicy::refuse);
+  CHECK(iwarp.mpa.markers);
+  CHECK(iwarp.mpa.peer_to_peer);
+
+  const auto both = load_devices(environment_of({{"VERBENA_TRANSPORT", "both"},
+                                                 {"VERBENA_ADDRESS", "127.0.0.9"},
+                                                 {"VERBENA_MPA_CRC", "off"}}));
+  REQUIRE(both);
+  REQUIRE(both->size() == 2);
+  CHECK(both->at(0).name == "verbena0");
+  CHECK(both->at(1).name == "verbena_iw0");
+  CHECK(both->at(1).mpa.crc == iwarp::CrcPolicy::accept);
+  CHECK(both->at(0).addresses == both->at(1).addresses);
+  CHECK(both->at(0).guid != both->at(1).guid);
+  CHECK(
+      only_device({{"VERBENA_TRANSPORT", "both"}, {"VERBENA_DEVICE", "verbena_iw0"}}).technology ==
+      nic::Technology::iwarp);
+
+  const auto file = parse_devices(
+      "[[device]]\n[[device]]\ntransport = \"iwarp\"\nmpa_crc = \"off\"\nmpa_markers = true\n",
+      "f");
+  REQUIRE(file);
+  CHECK(file->at(1).name == "verbena_iw0");
+  CHECK(file->at(1).mpa.crc == iwarp::CrcPolicy::accept);
+}
+
+TEST_CASE("what doesn't go together with a transport is refused in words") {
+  const auto [first, second, words] = GENERATE(
+      table<std::pair<const char*, const char*>, std::pair<const char*, const char*>, const char*>({
+          {{"VERBENA_TRANSPORT", "iwarp"}, {"VERBENA_LOSS", "1%"}, "faults are of frames"},
+          {{"VERBENA_TRANSPORT", "iwarp"}, {"VERBENA_VLAN", "5"}, "no raw Ethernet and no VLAN"},
+          {{"VERBENA_TRANSPORT", "both"}, {"VERBENA_GUID", "0200000000000001"}, "choose one with"},
+          {{"VERBENA_TRANSPORT", "both"}, {"VERBENA_DEVICE", "x"}, "verbena0, verbena_iw0"},
+          {{"VERBENA_MPA_CRC", "on"}, {"VERBENA_TRANSPORT", "roce"}, "VERBENA_TRANSPORT=iwarp"},
+          {{"VERBENA_MPA_CRC", "none"}, {"VERBENA_TRANSPORT", "iwarp"}, "\"on\", \"off\""},
+          {{"VERBENA_MPA_MARKERS", "1"}, {"VERBENA_TRANSPORT", "iwarp"}, "on or off"},
+          {{"VERBENA_MPA_REVISION", "3"}, {"VERBENA_TRANSPORT", "iwarp"}, "1 and 2"},
+      }));
+  const std::string error = error_of({first, second});
+  INFO(error);
+  CHECK(error.find(words) != std::string::npos);
 }
 
 TEST_CASE("a profile brings its limits, and a file may lower them further") {
