@@ -93,7 +93,7 @@ TcpPort::~TcpPort() {
 
 /// What was sent is delivered by the kernel, if it has taken it.
 void TcpPort::give_up(TcpStream& stream) {
-  stream.flush();
+  stream.unblock();
   if (stream.has_unsent()) {
     stream.reset();
   } else if (!stream.has_ended() && !stream.is_lost()) {
@@ -174,7 +174,8 @@ TcpPort::Received TcpPort::receive(nic::Nic& nic, Time now) {
     }
     ++result.pieces;
     if ((event.events & EPOLLOUT) != 0) {
-      flush(*connection);
+      connection->stream->unblock();
+      after_sending(*connection);
     }
     if (!connection->stream->peer_has_ended()) {
       result.more = read(*connection, nic, now) || result.more;
@@ -223,15 +224,14 @@ iwarp::StreamSink& TcpPort::stream_of(const nic::Qp& qp) {
 void TcpPort::flush() {
   for (Connection* const connection : std::exchange(unsent_, {})) {
     connection->is_unsent = false;
-    flush(*connection);
+    connection->stream->flush();
+    after_sending(*connection);
   }
   fabric_->flush();
 }
 
-void TcpPort::flush(Connection& connection) {
-  TcpStream& stream = *connection.stream;
-  stream.flush();
-  if (stream.is_lost()) {
+void TcpPort::after_sending(Connection& connection) {
+  if (connection.stream->is_lost()) {
     note_end(connection);
   } else {
     watch(connection);

@@ -117,7 +117,7 @@ class TcpPort final : public Port, public nic::StreamPort {
   [[nodiscard]] Connection* on_socket(int fd) const;
   /// Reads once. True if there may be more.
   bool read(Connection& connection, nic::Nic& nic, Time now);
-  void flush(Connection& connection);
+  void after_sending(Connection& connection);
   /// What the set of sockets shall tell of this one.
   void watch(Connection& connection);
   /// It will be over soon, or is: settle() looks after it.

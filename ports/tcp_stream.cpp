@@ -25,6 +25,9 @@ MutableBytes TcpStream::reserve(std::size_t bytes) {
 }
 
 void TcpStream::flush() {
+  if (is_blocked_) {
+    return;
+  }
   while (has_unsent() && !is_lost_) {
     const ByteView unsent(room_.get() + begin_, end_ - begin_);
     const long sent = sys::send_bytes(socket_.get(), unsent);
@@ -41,7 +44,6 @@ void TcpStream::flush() {
     begin_ += static_cast<std::size_t>(sent);
   }
   begin_ = end_ = 0;
-  is_blocked_ = false;
 }
 
 std::size_t TcpStream::receive(MutableBytes room) {

@@ -31,8 +31,13 @@ class TcpStream final : public iwarp::StreamSink {
   MutableBytes reserve(std::size_t bytes) override;
   void commit() override { end_ += reserved_; }
 
-  /// Sends what was built, as far as the kernel takes it.
+  /// Sends what was built, as far as the kernel takes it; nothing while is_blocked().
   void flush();
+  /// The kernel has room again, or may have.
+  void unblock() {
+    is_blocked_ = false;
+    flush();
+  }
   /// Something waits until the kernel has room.
   [[nodiscard]] bool is_blocked() const { return is_blocked_; }
   [[nodiscard]] bool has_unsent() const { return begin_ != end_; }
