@@ -51,7 +51,7 @@ constexpr std::array variables = {
     EnvironmentVariable{env::mpa_markers, "--mpa-markers", "on|off",
                         "iWARP: ask for markers in what comes (off)"},
     EnvironmentVariable{env::mpa_peer_to_peer, "--mpa-peer-to-peer", "on|off",
-                        "iWARP: who accepts a connection may send first (off)"},
+                        "iWARP: who accepts a connection may send first (on)"},
     EnvironmentVariable{env::fabric, "--fabric", "NAME|PATH",
                         "the shared memory through which programs reach each other (default)"},
     EnvironmentVariable{env::ring_kib, "--ring", "KIB",

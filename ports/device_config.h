@@ -22,8 +22,8 @@
 //   mpa_crc = "on"                   # "on": ask for it, "off": only if the peer asks, "refuse": no
 //                                    # connection with a peer that asks
 //   mpa_markers = false              # ask for markers in what we receive
-//   mpa_peer_to_peer = false         # who connects shows that it is ready; who accepts may then
-//                                    # send first
+//   mpa_peer_to_peer = true          # who connects shows that it is ready, so that who accepts
+//                                    # may send first
 //   [device.limits]                  # lower than the profile's, under the profile's names
 //   qp_max = 1000
 //
@@ -105,8 +105,10 @@ struct DeviceConfig {
 
   /// What its connections are made of.
   nic::Technology technology = nic::Technology::roce;
-  /// Of an iWARP device.
-  iwarp::MpaSettings mpa;
+  /// Of an iWARP device. Peer-to-peer unless configured otherwise: programs that were written for
+  /// InfiniBand let either side send first (ib_write_lat: the one that has accepted), and without
+  /// it a responder has to wait for the initiator's first message.
+  iwarp::MpaSettings mpa{.peer_to_peer = true};
 
   /// An address is not a loopback address: other hosts can reach the device.
   [[nodiscard]] bool faces_network() const;

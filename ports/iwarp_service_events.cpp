@@ -214,6 +214,8 @@ void IwarpService::Impl::end(Connections::iterator at) {
     say(LogLevel::info, fmt::format("somebody came and was refused: {}", handshake.reason()));
   }
   connections_.erase(at);
+  // What is counted is published by the engine, which may be asleep.
+  engine_.with_nic([](nic::Nic&, Time) {});
 }
 
 bool IwarpService::Impl::hand_over(IwarpConnectionId id, Connection& connection, nic::Nic& nic,

@@ -222,11 +222,12 @@ iwarp::StreamSink& TcpPort::stream_of(const nic::Qp& qp) {
 }
 
 void TcpPort::flush() {
-  for (Connection* const connection : std::exchange(unsent_, {})) {
+  for (Connection* const connection : unsent_) {
     connection->is_unsent = false;
     connection->stream->flush();
     after_sending(*connection);
   }
+  unsent_.clear();
   fabric_->flush();
 }
 

@@ -215,14 +215,15 @@ TEST_CASE("an iWARP device is there if it is asked for, behind the RoCE device i
                                           {"VERBENA_MPA_REVISION", "1"},
                                           {"VERBENA_MPA_CRC", "refuse"},
                                           {"VERBENA_MPA_MARKERS", "on"},
-                                          {"VERBENA_MPA_PEER_TO_PEER", "on"}});
+                                          {"VERBENA_MPA_PEER_TO_PEER", "off"}});
   CHECK(iwarp.name == "verbena_iw0");
   CHECK(iwarp.technology == nic::Technology::iwarp);
   CHECK(nic_config(iwarp).technology == nic::Technology::iwarp);
   CHECK(iwarp.mpa.revision == 1);
   CHECK(iwarp.mpa.crc == iwarp::CrcPolicy::refuse);
   CHECK(iwarp.mpa.markers);
-  CHECK(iwarp.mpa.peer_to_peer);
+  CHECK_FALSE(iwarp.mpa.peer_to_peer);
+  CHECK(only_device({{"VERBENA_TRANSPORT", "iwarp"}}).mpa.peer_to_peer);
 
   const auto both = load_devices(environment_of({{"VERBENA_TRANSPORT", "both"},
                                                  {"VERBENA_ADDRESS", "127.0.0.9"},

@@ -91,6 +91,14 @@ TEST_CASE("markers, no CRC, revision 1: what peers in the field want, both ways"
                            ByteView(pair.a.memory).subspan(1 << 17)));
 }
 
+TEST_CASE("who has accepted a connection may send first") {
+  IwarpPair pair(1 << 16, {.peer_to_peer = true});
+  REQUIRE(pair.a.post_recv(7, pair.a.sge(0, 100)));
+  REQUIRE(pair.b.post_send(WrOpcode::send, 8, pair.b.sge(0, 100), nullptr));
+  CHECK(pair.a.wait().status == WcStatus::success);
+  CHECK(pair.b.wait().status == WcStatus::success);
+}
+
 TEST_CASE("who disconnects in order has everything sent before, and both ends hear of it") {
   IwarpPair pair(1 << 22);
   fill_pattern(pair.a.memory, 1);
