@@ -54,9 +54,7 @@ class TcpPort final : public Port, public nic::StreamPort {
 
   // Commands.
   void set_listener(StreamListener* listener) { listener_ = listener; }
-  [[nodiscard]] const std::shared_ptr<HandshakeCounters>& handshakes() const {
-    return handshakes_;
-  }
+  [[nodiscard]] const std::shared_ptr<HandshakeCounters>& handshakes() const { return handshakes_; }
   [[nodiscard]] const std::shared_ptr<StreamRecorder>& recorder() const { return recorder_; }
   /// From now on the queue pair, to which attach_stream() was said, owns the connection. One that
   /// it had before, and that the peer has not closed yet, is given up. `early` came behind the
