@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <iterator>
 
 #include "proto/iwarp/fpdu_writer.h"
 #include "tests/unit/ports/iwarp_fixture.h"
@@ -302,6 +304,38 @@ TEST_CASE("IPv6") {
   CHECK(address_of(*request.event.remote.get()) == loopback);
   REQUIRE(b.service->accept(request.event.id, b.qpn(), {}, {}) == 0);
   a.next(Kind::established);
+}
+
+std::size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST_CASE("connections that come and go leave no descriptor behind") {
+  const TemporaryDirectory directory;
+  const DeviceConfig config = iwarp_config_at(directory / "a.fabric");
+  IwarpNode a(config);
+  IwarpNode b(config);
+  const std::uint16_t port = b.listen();
+  std::size_t before = 0;
+  for (int round = 0; round < 50; ++round) {
+    // What waiting itself needs is there after the first.
+    before = round == 1 ? open_descriptors() : before;
+    const auto id = a.begin(port);
+    const auto asked = b.next(Kind::request).event.id;
+    if (round % 5 == 0) {
+      REQUIRE(b.service->reject(asked, {}) == 0);
+      a.next(Kind::rejected);
+      continue;
+    }
+    REQUIRE(b.service->accept(asked, b.qpn(), {}, {}) == 0);
+    b.next(Kind::established);
+    a.next(Kind::established);
+    REQUIRE((round % 2 == 0 ? a : b).service->disconnect(round % 2 == 0 ? id : asked, false) == 0);
+    a.next(Kind::disconnected);
+    b.next(Kind::disconnected);
+  }
+  CHECK(open_descriptors() == before);
 }
 
 // --- Peers that are no good
