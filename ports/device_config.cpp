@@ -348,6 +348,14 @@ bool DeviceConfig::faces_network() const {
 
 namespace {
 
+/// Of an iWARP device: its Ethernet address and then zeros, as Linux' drivers have it.
+std::vector<nic::GidEntry> rnic_gid_table(const DeviceConfig& config) {
+  const inet::MacAddress mac = nic::mac_of(config.addresses.front());
+  Gid gid;
+  std::ranges::copy(mac.bytes, gid.bytes.begin());
+  return {{.gid = gid, .type = nic::GidEntry::Type::roce_v1}};
+}
+
 /// The addresses, and where RoCE v1 works the link-local one that programs of RoCE v1 know.
 std::vector<nic::GidEntry> gid_table(const DeviceConfig& config) {
   using Type = nic::GidEntry::Type;
@@ -379,7 +387,9 @@ nic::NicConfig nic_config(const DeviceConfig& config) {
   result.technology = config.technology;
   result.node_guid = config.guid;
   result.mtu_max = config.mtu;
-  result.gids = nic::arranged(config.profile, gid_table(config));
+  result.gids = config.technology == nic::Technology::iwarp
+                    ? rnic_gid_table(config)
+                    : nic::arranged(config.profile, gid_table(config));
   result.ack_timeout_min = config.ack_timeout_min;
   result.pager = &process_pager();
   return result;

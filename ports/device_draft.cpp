@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "base/prng.h"
+#include "nic_model/rnic_profile.h"
 #include "ports/config_file.h"
 #include "ports/interfaces.h"
 #include "ports/sys.h"
@@ -478,6 +479,9 @@ Result<DeviceConfig, std::string> DeviceDraft::finish() && {
   }
   if (const SetResult result = finish_mtu(); !result) {
     return refuse(fmt::format("{}: {}", config_.name, result.error()));
+  }
+  if (is_iwarp()) {
+    config_.profile = nic::rnic_profile(config_.profile);
   }
   if (config_.guid == 0) {
     config_.guid = derived_guid(config_.name);

@@ -1,5 +1,6 @@
 // Device configuration: defaults, every key, every override, and words for every mistake.
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <map>
 
@@ -207,6 +208,16 @@ TEST_CASE("variables override the file, and one chooses a device of it") {
             .find("choose one with VERBENA_DEVICE") != std::string::npos);
   CHECK(error_of({{"VERBENA_CONFIG", file}, {"VERBENA_DEVICE", "verbena7"}})
             .find("there are verbena0, verbena1") != std::string::npos);
+}
+
+TEST_CASE("the GID table of an iWARP device is its Ethernet address") {
+  const DeviceConfig iwarp =
+      only_device({{"VERBENA_TRANSPORT", "iwarp"}, {"VERBENA_ADDRESS", "127.0.0.9"}});
+  const auto gids = nic_config(iwarp).gids;
+  REQUIRE(gids.size() == 1);
+  CHECK(gids[0].gid.bytes == std::array<std::uint8_t, 16>{0x02, 0x00, 127, 0, 0, 9});
+  CHECK_FALSE(iwarp.profile.has_ud);
+  CHECK(only_device({}).profile.has_ud);
 }
 
 TEST_CASE("an iWARP device is there if it is asked for, behind the RoCE device if both are") {
