@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <utility>
 
 #include "ports/engine.h"
@@ -14,6 +15,10 @@ namespace {
 
 /// For a kernel that doesn't tell: RFC 9293, 3.7.1.
 constexpr std::size_t segment_bytes_default = 536;
+
+/// As the connection manager of RoCE waits (cm_service.cpp).
+constexpr Duration patience_with_listeners = std::chrono::milliseconds(100);
+constexpr Duration attempt_interval = std::chrono::milliseconds(2);
 
 }  // namespace
 
@@ -66,24 +71,54 @@ void IwarpHandshake::record(const std::shared_ptr<StreamRecorder>& recorder) {
 
 void IwarpHandshake::connect(iwarp::ReadDepths depths, ByteView private_data) {
   mpa_.connect(depths, private_data);
-  const int result = sys::connect_to(socket_.get(), remote_);
-  if (result < 0 && result != -EINPROGRESS) {
+  const Time now = Engine::now();
+  patience_ends_ = now + patience_with_listeners;
+  attempt(now);
+}
+
+void IwarpHandshake::attempt(Time now) {
+  int result = sys::connect_to(socket_.get(), remote_);
+  if (result == -ECONNABORTED) {
+    // Of an attempt that was refused Linux tells once more, and then the socket is as new.
+    result = sys::connect_to(socket_.get(), remote_);
+  }
+  if (result >= 0 || result == -EINPROGRESS) {
+    waiter_->await_room();
+    await_time(now);
+  } else if (!awaits_listener(result, now)) {
     finish(End::connection, result);
     waiter_->await_time(Duration(0));  // advance() tells.
-    return;
   }
-  waiter_->await_room();
+}
+
+bool IwarpHandshake::awaits_listener(int error, Time now) {
+  if (error != -ECONNREFUSED || now >= patience_ends_) {
+    return false;
+  }
+  next_attempt_ = now + attempt_interval;
+  await_time(now);
+  return true;
+}
+
+void IwarpHandshake::await_time(Time now) {
+  const Time next = std::min(deadline_, next_attempt_);
+  if (next != time_never) {
+    waiter_->await_time(next - now);
+  }
 }
 
 void IwarpHandshake::limit(Duration from_now) {
-  deadline_ = Engine::now() + from_now;
-  waiter_->await_time(from_now);
+  const Time now = Engine::now();
+  deadline_ = now + from_now;
+  if (phase_ != Phase::over) {
+    await_time(now);
+  }
 }
 
 IwarpHandshake::Phase IwarpHandshake::advance(Time now) {
   switch (phase_) {
     case Phase::connecting:
-      advance_connecting();
+      advance_connecting(now);
       break;
     case Phase::waiting:
       advance_waiting();
@@ -102,8 +137,18 @@ IwarpHandshake::Phase IwarpHandshake::advance(Time now) {
   return phase_;
 }
 
-void IwarpHandshake::advance_connecting() {
+void IwarpHandshake::advance_connecting(Time now) {
+  if (next_attempt_ != time_never) {
+    if (now >= next_attempt_) {
+      next_attempt_ = time_never;
+      attempt(now);
+    }
+    return;
+  }
   const int error = sys::take_error(socket_.get());
+  if (awaits_listener(error, now)) {
+    return;
+  }
   if (error < 0) {
     if (capture_ && error == -ECONNREFUSED) {
       capture_->refused();

@@ -93,7 +93,14 @@ class IwarpHandshake {
  private:
   IwarpHandshake(sys::Fd socket, const iwarp::MpaSettings& settings, bool is_initiator);
 
-  void advance_connecting();
+  /// Tries to connect, once.
+  void attempt(Time now);
+  /// Whoever listened there ends one listener and begins the next, as perftest does: the connection
+  /// is refused only if it still is a moment later. True: another attempt follows.
+  [[nodiscard]] bool awaits_listener(int error, Time now);
+  /// For the deadline or the next attempt, whatever comes first.
+  void await_time(Time now);
+  void advance_connecting(Time now);
   void advance_waiting();
   void advance_asked();
   /// The peer has said all it has to.
@@ -113,6 +120,9 @@ class IwarpHandshake {
   End end_ = End::none;
   int status_ = 0;
   Time deadline_ = time_never;
+  /// Of an initiator that was refused.
+  Time next_attempt_ = time_never;
+  Time patience_ends_{};
   std::vector<std::byte> early_;
 };
 
