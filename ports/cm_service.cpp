@@ -32,7 +32,11 @@ constexpr std::size_t unclaimed_max = 1024;
 /// Where the number of the slot is in a communication ID.
 constexpr unsigned slot_shift = 24;
 
-std::vector<Gid> gids_of_host() {
+/// Those whose frames stay on this host: on a link, only the device's own.
+std::vector<Gid> gids_of_host(const DeviceConfig& config) {
+  if (!config.link.empty()) {
+    return config.addresses;
+  }
   std::vector<Gid> gids;
   for (const InterfaceAddress& item : host_addresses()) {
     gids.push_back(item.address);
@@ -65,7 +69,7 @@ Result<std::unique_ptr<CmService>, std::string> CmService::open(Engine& engine,
 CmService::CmService(Engine& engine, const DeviceConfig& config, std::uint32_t slot)
     : engine_(engine),
       config_(config),
-      host_(gids_of_host()),
+      host_(gids_of_host(config)),
       agent_({.ca_guid = config.guid, .id_prefix = static_cast<std::uint8_t>(slot)},
              sys::random_bits()) {
   static_assert(slots_max <= 256, "a slot's number is the upper byte of communication IDs");

@@ -103,7 +103,7 @@ class CmService final : public CmDevice, private nic::MadHandler {
 
   Engine& engine_;
   const DeviceConfig config_;
-  /// Addresses of this host's interfaces.
+  /// Whose frames stay on this host.
   std::vector<Gid> host_;
   std::mutex mutex_;
   nic::Gsi gsi_;

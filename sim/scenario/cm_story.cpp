@@ -144,7 +144,7 @@ ib::cm::Req CmStory::request_of(const Found& at) const {
   req.local_qpn = end.qpn;
   req.transport =
       spec.service == ib::Service::uc ? ib::cm::TransportType::uc : ib::cm::TransportType::rc;
-  req.starting_psn = end.first_psn;
+  req.starting_psn = connection.ends[1 - at.side].first_psn;
   req.responder_resources = spec.rd_atomic;
   req.initiator_depth = spec.rd_atomic;
   req.remote_cm_response_timeout = spec.cm_timeout;
@@ -175,7 +175,7 @@ bool CmStory::accept(const Found& at) {
   stage_.make_ready(connection, at.side, end.req->local_qpn, end.req->starting_psn);
   ib::cm::Rep rep;
   rep.local_qpn = connection.ends[at.side].qpn;
-  rep.starting_psn = connection.ends[at.side].first_psn;
+  rep.starting_psn = connection.ends[1 - at.side].first_psn;
   rep.responder_resources = end.req->initiator_depth;
   rep.initiator_depth = end.req->responder_resources;
   rep.rnr_retry_count = connection.spec->rnr_retry;

@@ -117,7 +117,7 @@ class Stage {
   /// From RESET to RTS, both ends; those that were closed are created anew.
   void connect(Connection& connection);
   /// From INIT to RTS, one end, with what its peer has told of itself.
-  void make_ready(Connection& connection, std::size_t side, Qpn peer_qpn, Psn peer_psn);
+  void make_ready(Connection& connection, std::size_t side, Qpn peer_qpn, Psn own_psn);
   /// To ERR.
   void make_fail(const End& end);
   /// Destroys the queue pairs of both ends.

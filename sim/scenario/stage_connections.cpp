@@ -139,12 +139,13 @@ void Stage::drive(const Connection& connection) {
   }
 }
 
-void Stage::make_ready(Connection& connection, std::size_t side, Qpn peer_qpn, Psn peer_psn) {
+void Stage::make_ready(Connection& connection, std::size_t side, Qpn peer_qpn, Psn own_psn) {
+  End own = connection.ends[side];
+  own.first_psn = own_psn;
   End peer = connection.ends[1 - side];
   peer.qpn = peer_qpn;
-  peer.first_psn = peer_psn;
   for (const nic::QpState state : {nic::QpState::rtr, nic::QpState::rts}) {
-    modify(connection.ends[side], peer, *connection.spec, state);
+    modify(own, peer, *connection.spec, state);
   }
 }
 

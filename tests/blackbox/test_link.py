@@ -88,6 +88,26 @@ def test_rping_and_what_the_wire_carries(wire, tmp_path, address):
     assert not wire.path.exists()
 
 
+def test_each_end_begins_with_the_psn_that_the_other_one_chose(wire, tmp_path):
+    """As the kernel has it: the starting PSN of a REQ or a REP is its receiver's to begin with."""
+    path = tmp_path / "wire.pcapng"
+    port = str(wire.host.free_port())
+    server = wire.host.start("rping", "-s", "-a", A, "-p", port, "-C", "1",
+                             options=[*wire.a["options"], "--capture", str(path)])
+    wire.wait_for_a(server)
+    connect(wire.host, server, "rping", "-c", "-a", A, "-p", port, "-C", "1", **wire.b)
+    server.succeed()
+    # The last REQ is the one that found somebody to answer it.
+    *_, (chosen_by_b,) = fields_of(path, "infiniband.cm.req.startpsn",
+                                   only="infiniband.cm.req.startpsn")
+    *_, (chosen_by_a,) = fields_of(path, "infiniband.cm.rep.startpsn",
+                                   only="infiniband.cm.rep.startpsn")
+    for chosen, sender, requests in ((chosen_by_a, B, "4"), (chosen_by_b, A, "12")):
+        first, *_ = fields_of(path, "infiniband.bth.psn",
+                              only=f"ip.src == {sender} && infiniband.bth.opcode == {requests}")
+        assert int(first[0]) == int(chosen, 16), (sender, first, chosen)
+
+
 def test_a_listener_outlives_its_peers(wire):
     port = str(wire.host.free_port())
     server = wire.host.start("stdbuf", "-oL", "rping", "-s", "-a", A, "-p", port, "-P", "-v",

@@ -43,7 +43,7 @@ CmId::CmId(EventChannel* event_channel, void* user_context, rdma_port_space spac
   context = user_context;
   ps = space;
   qp_type = type;
-  agreement.local_psn = Psn(static_cast<std::uint32_t>(ports::sys::random_bits()));
+  agreement.receive_psn = Psn(static_cast<std::uint32_t>(ports::sys::random_bits()));
 }
 
 CmId::~CmId() {

@@ -56,9 +56,11 @@ struct Path {
 /// What both ends have agreed on, for the transitions of the queue pair.
 struct Agreement {
   Qpn remote_qpn{};
-  Psn remote_psn;
-  /// Ours is there from the beginning: a program may move its queue pair to RTS before it accepts.
-  Psn local_psn;
+  /// With which we begin to send: the starting PSN that the peer's message tells.
+  Psn send_psn;
+  /// With which the peer shall begin. Ours to choose, and there from the beginning: a program may
+  /// move its queue pair to RTR before it accepts.
+  Psn receive_psn;
   std::uint8_t responder_resources = 0;
   std::uint8_t initiator_depth = 0;
   std::uint8_t retry_count = 0;

@@ -121,7 +121,7 @@ Errno connect_stream(CmId& id, const rdma_conn_param* param) {
   req.service_id = destination_service(id);
   req.local_qpn = own_qpn(id, param);
   set_transport(id, req);
-  req.starting_psn = agreed.local_psn;
+  req.starting_psn = agreed.receive_psn;
   req.responder_resources = agreed.responder_resources;
   req.initiator_depth = agreed.initiator_depth;
   req.end_to_end_flow_control = param != nullptr && param->flow_control != 0;
@@ -198,7 +198,7 @@ Errno accept_stream(CmId& id, const rdma_conn_param* param) {
     }
   }
   describe_own_qp(id, param, rep);
-  rep.starting_psn = agreed.local_psn;
+  rep.starting_psn = agreed.receive_psn;
   rep.responder_resources = agreed.responder_resources;
   rep.target_ack_delay = id.device->ack_delay;
   rep.rnr_retry_count = param != nullptr ? std::min(param->rnr_retry_count, retry_count_max)

@@ -39,7 +39,7 @@ void take_request(CmId& id, const ib::cm::Req& req) {
   id.path.ack_timeout = req.primary.local_ack_timeout;
   id.path.mtu = std::min(id.path.mtu, static_cast<ibv_mtu>(req.path_mtu));
   id.agreement.remote_qpn = req.local_qpn;
-  id.agreement.remote_psn = req.starting_psn;
+  id.agreement.send_psn = req.starting_psn;
   // What one end may start, the other has to answer.
   id.agreement.responder_resources = req.initiator_depth;
   id.agreement.initiator_depth = req.responder_resources;

@@ -97,7 +97,7 @@ void tell_message(FetchedEvent& event, const CmId& id, const ib::cm::Message& me
 /// has to do it (rdma_establish()).
 void finish_connection(CmId& id, FetchedEvent& event, const ib::cm::Rep& rep) {
   id.agreement.remote_qpn = rep.queue_pair();
-  id.agreement.remote_psn = rep.starting_psn;
+  id.agreement.send_psn = rep.starting_psn;
   id.agreement.rnr_retry_count = rep.rnr_retry_count;
   id.agreement.responder_resources =
       std::min(id.agreement.responder_resources, rep.initiator_depth);

@@ -59,7 +59,7 @@ Errno rtr_attr(CmId& id, ibv_qp_attr& attr, int& mask) {
   attr.ah_attr = path_attr(id);
   attr.path_mtu = id.path.mtu;
   attr.dest_qp_num = to_value(id.agreement.remote_qpn);
-  attr.rq_psn = id.agreement.remote_psn.value();
+  attr.rq_psn = id.agreement.receive_psn.value();
   mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
   if (id.qp_type == IBV_QPT_RC || id.qp_type == IBV_QPT_XRC_RECV) {
     attr.max_dest_rd_atomic = id.agreement.responder_resources;
@@ -70,7 +70,7 @@ Errno rtr_attr(CmId& id, ibv_qp_attr& attr, int& mask) {
 }
 
 Errno rts_attr(CmId& id, ibv_qp_attr& attr, int& mask) {
-  attr.sq_psn = id.is_datagram() ? 0 : id.agreement.local_psn.value();
+  attr.sq_psn = id.is_datagram() ? 0 : id.agreement.send_psn.value();
   mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
   if (id.qp_type == IBV_QPT_RC || id.qp_type == IBV_QPT_XRC_SEND) {
     attr.retry_cnt = id.agreement.retry_count;

@@ -108,6 +108,7 @@ struct Req {
   std::uint8_t remote_cm_response_timeout = 0;
   TransportType transport = TransportType::rc;
   bool end_to_end_flow_control = false;
+  /// With which whoever gets this message begins to send.
   Psn starting_psn{};
   std::uint8_t local_cm_response_timeout = 0;
   std::uint8_t retry_count = 0;
@@ -214,6 +215,7 @@ struct Rep {
   Qkey local_qkey{};
   Qpn local_qpn{};
   std::uint32_t local_eecn = 0;
+  /// With which whoever gets this message begins to send.
   Psn starting_psn{};
   std::uint8_t responder_resources = 0;
   std::uint8_t initiator_depth = 0;
