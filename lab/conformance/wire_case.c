@@ -169,6 +169,8 @@ static int exchange_addresses(struct side* side, struct control* control,
     if (sscanf(gid + 2 * i, "%2x", &byte) != 1) return 0;
     side->peer.gid.raw[i] = (uint8_t)byte;
   }
+  // Who has no queue pair says 0, which is no ordinary one's number.
+  if (side->peer.qpn == 0) say(side, "not begun");
   if (!is_well(side)) return 1;
   check(side, to_init(&side->end), "the change to INIT");
   if (is_well(side))
