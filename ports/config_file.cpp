@@ -77,6 +77,8 @@ constexpr std::array keys = {
     Key{"guid", &set_text<&DeviceDraft::set_guid>},
     Key{"profile", &set_text<&DeviceDraft::set_profile>},
     Key{"ack_timeout_min_ms", &set_number<&DeviceDraft::set_ack_timeout_min_ms>},
+    Key{"icrc_sent", &set_text<&DeviceDraft::set_icrc_sent>},
+    Key{"icrc_check", &set_text<&DeviceDraft::set_icrc_check>},
     Key{"connect_timeout_s", &set_number<&DeviceDraft::set_connect_timeout_s>},
     Key{"fabric", &set_text<&DeviceDraft::set_fabric>},
     Key{"ring_kib", &set_number<&DeviceDraft::set_ring_kib>},

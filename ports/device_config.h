@@ -15,6 +15,8 @@
 //   guid = "0200:00ff:fe12:3456"     # node GUID, 16 hexadecimal digits
 //   profile = "cx5"                  # what to imitate: cx5, e810, rxe, siw, minimal (verbena)
 //   ack_timeout_min_ms = 50
+//   icrc_sent = "good"               # or "bad", "zero"; see icrc_mode.h
+//   icrc_check = "on"                # or "count", "off"
 //   connect_timeout_s = 10           # of rdma_cm, 1 to 3600; by default as Linux, over a minute
 //   fabric = "default"               # a name, or a path with a '/'
 //   ring_kib = 1024                  # ring to each process of the fabric, a power of two
@@ -55,6 +57,7 @@
 #include "faults/rule.h"
 #include "nic_model/device_profile.h"
 #include "nic_model/types.h"
+#include "ports/icrc_mode.h"
 #include "proto/gid.h"
 #include "proto/inet/mac_address.h"
 
@@ -81,6 +84,8 @@ struct DeviceConfig {
   nic::DeviceProfile profile = nic::default_profile();
   /// See NicConfig::ack_timeout_min.
   Duration ack_timeout_min = std::chrono::milliseconds(50);
+  IcrcSent icrc_sent = IcrcSent::good;
+  IcrcCheck icrc_check = IcrcCheck::on;
   /// After how long the connection manager gives up who doesn't answer, if not later than the
   /// connection's parameters say.
   Duration connect_timeout = Duration::max();
@@ -129,6 +134,8 @@ inline constexpr const char* mtu = "VERBENA_MTU";
 inline constexpr const char* guid = "VERBENA_GUID";
 inline constexpr const char* profile = "VERBENA_PROFILE";
 inline constexpr const char* ack_timeout_min_ms = "VERBENA_ACK_TIMEOUT_MIN_MS";
+inline constexpr const char* icrc_sent = "VERBENA_ICRC_SENT";
+inline constexpr const char* icrc_check = "VERBENA_ICRC_CHECK";
 inline constexpr const char* connect_timeout_s = "VERBENA_CONNECT_TIMEOUT_S";
 inline constexpr const char* fabric = "VERBENA_FABRIC";
 inline constexpr const char* ring_kib = "VERBENA_RING_KIB";

@@ -11,6 +11,7 @@
 #include <charconv>
 #include <fstream>
 #include <limits>
+#include <span>
 
 #include "base/prng.h"
 #include "ports/config_file.h"
@@ -25,6 +26,17 @@ namespace {
 
 std::unexpected<std::string> refuse(std::string reason) {
   return std::unexpected(std::move(reason));
+}
+
+/// Sets an enumeration whose enumerators have these names, in order.
+template <class Enum>
+SetResult choose(std::span<const std::string_view> words, std::string_view word, Enum& value) {
+  const auto found = std::ranges::find(words, word);
+  if (found == words.end()) {
+    return refuse(fmt::format("the value is {}, not \"{}\"", fmt::join(words, ", "), word));
+  }
+  value = static_cast<Enum>(found - words.begin());
+  return {};
 }
 
 bool is_plain_name(std::string_view text, std::size_t bytes_max) {
@@ -253,6 +265,16 @@ SetResult DeviceDraft::set_ack_timeout_min_ms(std::int64_t milliseconds) {
   }
   config_.ack_timeout_min = std::chrono::milliseconds(milliseconds);
   return {};
+}
+
+SetResult DeviceDraft::set_icrc_sent(std::string_view word) {
+  constexpr std::array<std::string_view, 3> words{"good", "bad", "zero"};
+  return choose(words, word, config_.icrc_sent);
+}
+
+SetResult DeviceDraft::set_icrc_check(std::string_view word) {
+  constexpr std::array<std::string_view, 3> words{"on", "count", "off"};
+  return choose(words, word, config_.icrc_check);
 }
 
 SetResult DeviceDraft::set_connect_timeout_s(std::int64_t seconds) {

@@ -31,6 +31,8 @@ class DeviceDraft {
   SetResult set_guid(std::string_view text);
   SetResult set_profile(std::string_view name);
   SetResult set_ack_timeout_min_ms(std::int64_t milliseconds);
+  SetResult set_icrc_sent(std::string_view word);
+  SetResult set_icrc_check(std::string_view word);
   SetResult set_connect_timeout_s(std::int64_t seconds);
   SetResult set_fabric(std::string_view name_or_path);
   SetResult set_ring_kib(std::int64_t kib);

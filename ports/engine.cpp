@@ -13,6 +13,7 @@
 #include "ports/fabric_port.h"
 #include "ports/fault_port.h"
 #include "ports/host_port.h"
+#include "ports/icrc_port.h"
 #include "ports/interfaces.h"
 #include "ports/log.h"
 #include "ports/log_port.h"
@@ -110,6 +111,9 @@ Result<std::unique_ptr<Port>, std::string> decorate(const DeviceConfig& config, 
   if (!config.faults.empty()) {
     port = std::make_unique<FaultPort>(std::move(port), config.faults, fault_seed_of(config, place),
                                        Engine::now());
+  }
+  if (config.icrc_sent != IcrcSent::good || config.icrc_check != IcrcCheck::on) {
+    port = std::make_unique<IcrcPort>(std::move(port), config.icrc_sent, config.icrc_check);
   }
   return port;
 }

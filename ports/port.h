@@ -30,6 +30,7 @@ class FrameHandler {
 // What a port did besides sending and receiving: X(identifier), as with VERBENA_COUNTERS.
 #define VERBENA_PORT_STATISTICS(X)                                                                 \
   X(frames_lost)              /* no destination took them: nobody has the QPN, its process died */ \
+  X(frames_with_wrong_icrc)   /* taken all the same, as was asked for (icrc_mode.h) */             \
   X(times_blocked)            /* times that a sender waited because a receiver did not drain */    \
   X(wakes)                    /* receivers that had to be woken */                                 \
   X(broken_rings)             /* rings to other processes given up: their bytes made no sense */   \

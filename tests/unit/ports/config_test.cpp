@@ -86,6 +86,8 @@ TEST_CASE("each variable sets what its name says") {
                                            {"VERBENA_GUID", "0200:00ff:fe12:3456"},
                                            {"VERBENA_ACK_TIMEOUT_MIN_MS", "5"},
                                            {"VERBENA_CONNECT_TIMEOUT_S", "7"},
+                                           {"VERBENA_ICRC_SENT", "zero"},
+                                           {"VERBENA_ICRC_CHECK", "off"},
                                            {"VERBENA_FABRIC", "/tmp/x/y.fabric"},
                                            {"VERBENA_RING_KIB", "64"},
                                            {"VERBENA_CAPTURE", "trace.pcapng"}});
@@ -95,6 +97,8 @@ TEST_CASE("each variable sets what its name says") {
   CHECK(device.guid == 0x0200'00FF'FE12'3456);
   CHECK(device.ack_timeout_min == std::chrono::milliseconds(5));
   CHECK(device.connect_timeout == std::chrono::seconds(7));
+  CHECK(device.icrc_sent == IcrcSent::zero);
+  CHECK(device.icrc_check == IcrcCheck::off);
   CHECK(device.fabric_path == "/tmp/x/y.fabric");
   CHECK(device.ring_bytes == 65536);
   CHECK(device.capture == "trace.pcapng");
