@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """How fast Verbena is beside what else moves bytes on this machine, as ratios from one run.
 
-Unmodified perftest runs through the host fabric and, between two network namespaces, through UDP.
+Unmodified perftest runs through the host fabric, by iWARP through the kernel's TCP, and between two
+network namespaces through UDP.
 Beside it: memcpy, TCP on loopback (iperf3), UCX over TCP and over shared memory (ucx_perftest), and
 bare UDP in batches (bench/reference). On a shared machine a figure alone says little, so all
 contenders take turns, round after round, and what is compared are the medians.
@@ -59,7 +60,7 @@ class Contender(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What issue 3 asks for: a figure, or a figure in relation to another."""
+    """What the issues 3 and 7 ask for: a figure, or a figure in relation to another."""
 
     name: str
     beside: str | None
@@ -76,6 +77,9 @@ TARGETS = [
     Target("fabric: ib_write_bw", None, 3.0),
     Target("fabric: ib_write_bw", "UCX over TCP: tag_bw", 1.2),
     Target("fabric: ib_write_lat", None, 2.0, at_most=True),
+    # Issue 7: with CRC, and without.
+    Target("iWARP: ib_write_bw", "TCP on loopback: iperf3", 0.7),
+    Target("iWARP, no CRC: ib_write_bw", "TCP on loopback: iperf3", 0.85),
     Target("UDP: ib_write_bw", "bare UDP, GSO and GRO", 0.5),
 ]
 
@@ -103,6 +107,18 @@ def perftest_contenders(way: str, pair_of, groups, effort: Effort) -> Iterator[C
     for tool in ("ib_write_lat", "ib_send_lat", "ib_read_lat"):
         yield Contender(f"{way}: {tool}", latency, "us",
                         lambda tool=tool: perftest(pair_of, tool, effort))
+
+
+def iwarp_contenders(host: hosts.Host, effort: Effort) -> Iterator[Contender]:
+    """Connections are made by rdma_cm (-R): there is no other way."""
+    for way, options in (("iWARP", []), ("iWARP, no CRC", ["--mpa-crc", "off"])):
+        def pair_of(tool: str, *arguments: str, options=("--transport", "iwarp", *options), **how):
+            return host.pair(tool, "-R", *arguments, options=list(options), **how)
+
+        yield Contender(f"{way}: ib_write_bw", BANDWIDTH, "GB/s",
+                        lambda pair_of=pair_of: perftest(pair_of, "ib_write_bw", effort))
+        yield Contender(f"{way}: ib_write_lat", LATENCY, "us",
+                        lambda pair_of=pair_of: perftest(pair_of, "ib_write_lat", effort))
 
 
 # --- The others
@@ -178,6 +194,7 @@ def missing(*programs: str) -> str | None:
 def local_contenders(host: hosts.Host, reference: pathlib.Path, effort: Effort,
                      left: list[Left]) -> Iterator[Contender]:
     yield from perftest_contenders("fabric", host.pair, (BANDWIDTH, LATENCY), effort)
+    yield from iwarp_contenders(host, effort)
     yield Contender("memcpy", BANDWIDTH, "GB/s", lambda: memcpy(host, reference, effort))
     if why := missing("iperf3"):
         left.append(Left("TCP on loopback", why))

@@ -54,6 +54,7 @@ bool redirect(const fs::path& file, int descriptor) {
 Result<Child, std::string> Child::start(const ChildPlan& plan) {
   std::vector<std::string> words = plan.words;
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) {
     arguments.push_back(word.data());
   }

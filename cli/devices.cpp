@@ -4,10 +4,13 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/commands.h"
@@ -22,8 +25,31 @@
 namespace verbena::cli {
 namespace {
 
-std::string type_text(nic::GidEntry::Type type) {
+bool is_iwarp(const ports::DeviceConfig& config) {
+  return config.technology == nic::Technology::iwarp;
+}
+
+std::string_view type_text(const ports::DeviceConfig& config, nic::GidEntry::Type type) {
+  if (is_iwarp(config)) {
+    return "Ethernet address";
+  }
   return type == nic::GidEntry::Type::roce_v1 ? "RoCE v1" : "RoCE v2";
+}
+
+std::vector<std::string> addresses_of(const ports::DeviceConfig& config) {
+  std::vector<std::string> texts;
+  std::ranges::transform(config.addresses, std::back_inserter(texts), roce::to_address_text);
+  return texts;
+}
+
+/// Of an iWARP device, in one line.
+std::string mpa_text(const iwarp::MpaSettings& mpa) {
+  std::string_view crc = "CRC";
+  if (mpa.crc != iwarp::CrcPolicy::ask) {
+    crc = mpa.crc == iwarp::CrcPolicy::accept ? "CRC if the peer asks" : "no CRC";
+  }
+  return fmt::format("iWARP over TCP, MPA revision {}, {}{}{}", mpa.revision, crc,
+                     mpa.markers ? ", markers" : "", mpa.peer_to_peer ? ", peer-to-peer" : "");
 }
 
 /// A device with what is known of its fabric.
@@ -49,10 +75,14 @@ void print_device(const ListedDevice& device) {
   fmt::print("  {:10} {}\n", "GUID", ports::guid_text(config.guid));
   fmt::print("  {:10} {}\n", "MTU", nic::mtu_bytes(config.mtu));
   fmt::print("  {:10} {}\n", "profile", config.profile.name);
+  if (is_iwarp(config)) {
+    fmt::print("  {:10} {}\n", "transport", mpa_text(config.mpa));
+    fmt::print("  {:10} {}\n", "addresses", fmt::join(addresses_of(config), ", "));
+  }
   for (std::size_t index = 0; index < device.nic.gids.size(); ++index) {
     const nic::GidEntry& entry = device.nic.gids[index];
     fmt::print("  {:10} {}  {}\n", fmt::format("GID {}", index), roce::to_text(entry.gid),
-               type_text(entry.type));
+               type_text(config, entry.type));
   }
   fmt::print("  {:10} {}\n", "fabric", config.fabric_path);
   print_members(device);
@@ -65,14 +95,13 @@ nlohmann::ordered_json to_json(const ListedDevice& device) {
   json["guid"] = ports::guid_text(config.guid);
   json["mtu"] = nic::mtu_bytes(config.mtu);
   json["profile"] = config.profile.name;
-  for (const Gid& address : config.addresses) {
-    json["addresses"].push_back(roce::to_address_text(address));
-  }
+  json["transport"] = is_iwarp(config) ? "iwarp" : "roce";
+  json["addresses"] = addresses_of(config);
   for (std::size_t index = 0; index < device.nic.gids.size(); ++index) {
     const nic::GidEntry& entry = device.nic.gids[index];
     json["gids"].push_back({{"index", index},
                             {"gid", roce::to_long_text(entry.gid)},
-                            {"type", type_text(entry.type)}});
+                            {"type", type_text(config, entry.type)}});
   }
   json["fabric"] = config.fabric_path;
   if (device.members) {

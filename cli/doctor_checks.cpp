@@ -141,6 +141,16 @@ Finding check_raw_ethernet(const ports::DeviceConfig& device) {
                 : Finding{Grade::problem, "network", socket.error()};
 }
 
+/// For whom a device is there.
+std::string_view reach_of(const ports::DeviceConfig& device) {
+  if (device.technology == nic::Technology::iwarp) {
+    return device.faces_network() ? "iWARP over TCP, for this host and others"
+                                  : "iWARP over TCP, for this host only";
+  }
+  return device.faces_network() ? "for this host and others"
+                                : "for programs of this user on this host only";
+}
+
 }  // namespace
 
 std::string_view name_of(Finding::Grade grade) {
@@ -170,9 +180,10 @@ void check_device(const ports::DeviceConfig& device, Findings& findings) {
   std::ranges::transform(device.addresses, std::back_inserter(addresses), roce::to_address_text);
   findings.push_back(
       {Grade::ok, "device",
-       fmt::format("{}: {}, {}", device.name, fmt::join(addresses, ", "),
-                   device.faces_network() ? "for this host and others"
-                                          : "for programs of this user on this host only")});
+       fmt::format("{}: {}, {}", device.name, fmt::join(addresses, ", "), reach_of(device))});
+  if (device.technology == nic::Technology::iwarp) {
+    return;  // Its ports are those that programs listen on (ss -tlnp shows them).
+  }
   if (!device.link.empty()) {
     findings.push_back(
         {Grade::note, "network",

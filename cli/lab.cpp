@@ -229,7 +229,7 @@ int clean(const LabPlaces& places) {
 
 /// Runs one of the above, unless we don't know where.
 template <class Function>
-auto with_places(int& status, Function function) {
+auto with_places(int& status, const Function& function) {
   return [&status, function] {
     const auto places = lab_places();
     status = places ? function(*places) : fail(exit_failed, places.error());

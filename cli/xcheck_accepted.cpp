@@ -29,7 +29,7 @@ constexpr Accepted table[] = {
      "bad_wr is the request that was refused (ibv_post_send(3)). rxe's library has queued it by "
      "then and leaves bad_wr alone"},
     {"states of *", "ERR", "sends flushed", any, any,
-     "A request that was refused makes no completion (10.8.2). rxe's library has queued it all "
+     "A request that was refused makes no completion (10.3.1). rxe's library has queued it all "
      "the same, and it is flushed with the others"},
     {"states of *", "ERR", "receives flushed", any, any,
      "All receives of a queue pair in the error state are flushed (10.3.1). rxe waits with one "
@@ -47,10 +47,10 @@ constexpr Accepted table[] = {
      "it has one"},
     {any, "event *", any, any, none,
      "A responder that goes to the error state without a receive to complete tells by an event "
-     "(11.6.3.2); rxe has none for this"},
+     "(11.6.3); rxe has none for this"},
     {any, "events", "count", any, "0",
      "A responder that goes to the error state without a receive to complete tells by an event "
-     "(11.6.3.2); rxe has none for this"},
+     "(11.6.3); rxe has none for this"},
     {"FAA, not aligned", any, any, any, any,
      "The responder refuses an address that isn't aligned (9.4.5); rxe refuses already to post "
      "the request"},
@@ -61,7 +61,7 @@ constexpr Accepted table[] = {
      "A message that is too long for its receive is an invalid request (9.9.3), and a length error "
      "to its receiver (11.6.2); to rxe it is an operation error"},
     {"SEND_INV of a key that nobody has", any, any, any, any,
-     "A key that can't be invalidated is an access error at both ends (9.9.5.4); rxe tells the "
+     "A key that can't be invalidated is an access error at both ends (9.9.3); rxe tells the "
      "sender of success"},
     {"bad requests", "no such operation", "return", "EINVAL", "0",
      "An operation that doesn't exist is refused when it is posted (11.4.1.1); rxe takes it and "

@@ -140,9 +140,9 @@ void print_matrix(const Matrix& matrix, const std::string& against) {
   std::set<std::string> reasons;
   for (const MatrixCell& cell : matrix) {
     if ((cell.result == "known" || cell.result == "unsupported") &&
-        reasons.insert(cell.operation + cell.words).second) {
-      fmt::print("{}, initiator {}: {}: {}\n", cell.operation, cell.initiator, cell.result,
-                 cell.words);
+        reasons.insert(cell.words).second) {
+      fmt::print("{}, as of {} with initiator {}: {}\n", cell.result, cell.operation,
+                 cell.initiator, cell.words);
     }
   }
   fmt::print("against {}: {} agree, {} differ, {} differ as is known, {} are not supported\n",

@@ -57,6 +57,12 @@ SetResult set_number(DeviceDraft& draft, const toml::node& node) {
   return value ? (draft.*set)(*value) : std::unexpected(value.error());
 }
 
+template <SetResult (DeviceDraft::*set)(bool)>
+SetResult set_flag(DeviceDraft& draft, const toml::node& node) {
+  const auto value = value_as<bool>(node, "true or false");
+  return value ? (draft.*set)(*value) : std::unexpected(value.error());
+}
+
 SetResult set_addresses(DeviceDraft& draft, const toml::node& node) {
   const auto addresses = strings_of(node);
   return addresses ? draft.set_addresses(*addresses) : std::unexpected(addresses.error());
@@ -77,8 +83,15 @@ constexpr std::array keys = {
     Key{"vlan", &set_number<&DeviceDraft::set_vlan>},
     Key{"mtu", &set_number<&DeviceDraft::set_mtu>},
     Key{"guid", &set_text<&DeviceDraft::set_guid>},
+    Key{"transport", &set_text<&DeviceDraft::set_transport>},
+    Key{"mpa_revision", &set_number<&DeviceDraft::set_mpa_revision>},
+    Key{"mpa_crc", &set_text<&DeviceDraft::set_mpa_crc>},
+    Key{"mpa_markers", &set_flag<&DeviceDraft::set_mpa_markers>},
+    Key{"mpa_peer_to_peer", &set_flag<&DeviceDraft::set_mpa_peer_to_peer>},
     Key{"profile", &set_text<&DeviceDraft::set_profile>},
     Key{"ack_timeout_min_ms", &set_number<&DeviceDraft::set_ack_timeout_min_ms>},
+    Key{"icrc_sent", &set_text<&DeviceDraft::set_icrc_sent>},
+    Key{"icrc_check", &set_text<&DeviceDraft::set_icrc_check>},
     Key{"connect_timeout_s", &set_number<&DeviceDraft::set_connect_timeout_s>},
     Key{"fabric", &set_text<&DeviceDraft::set_fabric>},
     Key{"ring_kib", &set_number<&DeviceDraft::set_ring_kib>},

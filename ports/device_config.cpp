@@ -43,12 +43,27 @@ constexpr std::array variables = {
                         "MTU of the port: 256 to 4096 (the largest that fits the interface)"},
     EnvironmentVariable{env::guid, "--guid", "GUID",
                         "node GUID, 16 hexadecimal digits (derived from machine and name)"},
+    EnvironmentVariable{env::transport, "--transport", "NAME",
+                        "roce, iwarp (verbena_iw0, over TCP), or both of them (roce)"},
     EnvironmentVariable{env::profile, "--profile", "NAME",
                         "imitate a device: cx5, e810, rxe, siw or minimal (verbena)"},
     EnvironmentVariable{env::ack_timeout_min_ms, "--ack-timeout-min", "MS",
                         "floor of the ACK timer in milliseconds, 0 to 10000 (50)"},
+    EnvironmentVariable{env::icrc_sent, "--icrc-sent", "good|bad|zero",
+                        "for peers that don't check it, or to see what they do (good)"},
+    EnvironmentVariable{
+        env::icrc_check, "--icrc-check", "on|count|off",
+        "drop frames with a wrong ICRC, or take them and count, or don't look (on)"},
     EnvironmentVariable{env::connect_timeout_s, "--connect-timeout", "SECONDS",
                         "give up a connection (rdma_cm) that nobody answers, 1 to 3600 (103)"},
+    EnvironmentVariable{env::mpa_revision, "--mpa-revision", "1|2",
+                        "iWARP: revision of MPA, the framing on TCP (2)"},
+    EnvironmentVariable{env::mpa_crc, "--mpa-crc", "on|off|refuse",
+                        "iWARP: off lets the peer decide, refuse won't have it (on)"},
+    EnvironmentVariable{env::mpa_markers, "--mpa-markers", "on|off",
+                        "iWARP: ask for markers in what comes (off)"},
+    EnvironmentVariable{env::mpa_peer_to_peer, "--mpa-peer-to-peer", "on|off",
+                        "iWARP: who accepts a connection may send first (on)"},
     EnvironmentVariable{env::fabric, "--fabric", "NAME|PATH",
                         "the shared memory through which programs reach each other (default)"},
     EnvironmentVariable{env::ring_kib, "--ring", "KIB",
@@ -100,6 +115,32 @@ SetResult set_text(DeviceDraft& draft, std::string_view text) {
   return (draft.*set)(text);
 }
 
+template <SetResult (DeviceDraft::*set)(bool)>
+SetResult set_flag(DeviceDraft& draft, std::string_view text) {
+  if (text != "on" && text != "off") {
+    return std::unexpected(fmt::format("the value is on or off, not \"{}\"", text));
+  }
+  return (draft.*set)(text == "on");
+}
+
+/// Two devices: one of each transport.
+constexpr std::string_view both_transports = "both";
+
+SetResult set_transport(DeviceDraft& draft, std::string_view text) {
+  if (text == both_transports) {
+    return {};  // See drafts_of().
+  }
+  return text == "roce" || text == "iwarp"
+             ? draft.set_transport(text)
+             : std::unexpected(fmt::format("\"{}\" is none of roce, iwarp and both", text));
+}
+
+/// For the iWARP devices of several.
+template <auto set>
+SetResult set_mpa(DeviceDraft& draft, std::string_view text) {
+  return draft.is_iwarp() ? set(draft, text) : SetResult();
+}
+
 template <faults::ActionKind action>
 SetResult add_rate(DeviceDraft& draft, std::string_view chance) {
   return draft.add_fault_rate(action, chance);
@@ -131,9 +172,17 @@ constexpr std::array identity_settings = {
 
 /// What can be said of all devices at once.
 constexpr std::array common_settings = {
+    // Before what only one of the transports has.
+    Setting{env::transport, &set_transport},
+    Setting{env::mpa_revision, &set_mpa<&set_number<&DeviceDraft::set_mpa_revision>>},
+    Setting{env::mpa_crc, &set_mpa<&set_text<&DeviceDraft::set_mpa_crc>>},
+    Setting{env::mpa_markers, &set_mpa<&set_flag<&DeviceDraft::set_mpa_markers>>},
+    Setting{env::mpa_peer_to_peer, &set_mpa<&set_flag<&DeviceDraft::set_mpa_peer_to_peer>>},
     Setting{env::profile, &set_text<&DeviceDraft::set_profile>},
     Setting{env::mtu, &set_number<&DeviceDraft::set_mtu>},
     Setting{env::ack_timeout_min_ms, &set_number<&DeviceDraft::set_ack_timeout_min_ms>},
+    Setting{env::icrc_sent, &set_text<&DeviceDraft::set_icrc_sent>},
+    Setting{env::icrc_check, &set_text<&DeviceDraft::set_icrc_check>},
     Setting{env::connect_timeout_s, &set_number<&DeviceDraft::set_connect_timeout_s>},
     Setting{env::fabric, &set_text<&DeviceDraft::set_fabric>},
     Setting{env::ring_kib, &set_number<&DeviceDraft::set_ring_kib>},
@@ -163,9 +212,10 @@ SetResult apply(const Environment& environment, std::span<const Setting> setting
   return {};
 }
 
-/// VERBENA_DEVICE: chooses among the devices of a file, names the default one.
-SetResult apply_device(std::string_view name, Drafts& drafts, bool from_file) {
-  if (!from_file) {
+/// VERBENA_DEVICE: chooses among the devices of a file or of both transports, names the default
+/// one.
+SetResult apply_device(std::string_view name, Drafts& drafts, bool chooses) {
+  if (!chooses) {
     return drafts.front().set_name(name);
   }
   const auto chosen = std::ranges::find(drafts, name, &DeviceDraft::name);
@@ -173,7 +223,7 @@ SetResult apply_device(std::string_view name, Drafts& drafts, bool from_file) {
     std::vector<std::string> names;
     std::ranges::transform(drafts, std::back_inserter(names), &DeviceDraft::name);
     return std::unexpected(
-        fmt::format("the file has no device \"{}\"; it has {}", name, fmt::join(names, ", ")));
+        fmt::format("there is no device \"{}\"; there are {}", name, fmt::join(names, ", ")));
   }
   DeviceDraft only = std::move(*chosen);
   drafts.clear();
@@ -182,10 +232,12 @@ SetResult apply_device(std::string_view name, Drafts& drafts, bool from_file) {
 }
 
 /// Why the variables contradict each other or the number of devices; empty if they don't.
-std::string contradiction(const Environment& environment, std::size_t devices) {
+std::string contradiction(const Environment& environment, std::size_t devices, bool from_file) {
   for (const Setting& setting : identity_settings) {
-    if (devices > 1 && value_of(environment, setting.variable)) {
-      return fmt::format("{} belongs to one device, and the file has {}; choose one with {}",
+    // Two devices that differ in their transport may be at the same place.
+    const bool is_place = setting.variable == env::address || setting.variable == env::interface;
+    if (devices > 1 && value_of(environment, setting.variable) && (from_file || !is_place)) {
+      return fmt::format("{} belongs to one device, and there are {}; choose one with {}",
                          setting.variable, devices, env::device);
     }
   }
@@ -204,30 +256,52 @@ std::string contradiction(const Environment& environment, std::size_t devices) {
   return {};
 }
 
-SetResult apply_environment(const Environment& environment, Drafts& drafts, bool from_file) {
-  if (const auto name = value_of(environment, env::device)) {
-    if (const SetResult result = apply_device(*name, drafts, from_file); !result) {
-      return std::unexpected(fmt::format("{}: {}", env::device, result.error()));
-    }
-  }
-  if (std::string reason = contradiction(environment, drafts.size()); !reason.empty()) {
-    return std::unexpected(std::move(reason));
-  }
-  if (SetResult result = apply(environment, identity_settings, drafts.front()); !result) {
-    return result;
-  }
-  for (DeviceDraft& draft : drafts) {
-    if (SetResult result = apply(environment, common_settings, draft); !result) {
-      return result;
+/// Settings of MPA without a device that has them.
+SetResult check_mpa(const Environment& environment, const Drafts& drafts) {
+  for (const char* name :
+       {env::mpa_revision, env::mpa_crc, env::mpa_markers, env::mpa_peer_to_peer}) {
+    if (value_of(environment, name) && std::ranges::none_of(drafts, &DeviceDraft::is_iwarp)) {
+      return std::unexpected(fmt::format("{} is for iWARP devices only; ask for one with {}=iwarp",
+                                         name, env::transport));
     }
   }
   return {};
 }
 
+SetResult apply_environment(const Environment& environment, Drafts& drafts, bool from_file) {
+  if (const auto name = value_of(environment, env::device)) {
+    const bool chooses = from_file || value_of(environment, env::transport) == both_transports;
+    if (const SetResult result = apply_device(*name, drafts, chooses); !result) {
+      return std::unexpected(fmt::format("{}: {}", env::device, result.error()));
+    }
+  }
+  if (std::string reason = contradiction(environment, drafts.size(), from_file); !reason.empty()) {
+    return std::unexpected(std::move(reason));
+  }
+  for (DeviceDraft& draft : drafts) {
+    if (SetResult result = apply(environment, identity_settings, draft); !result) {
+      return result;
+    }
+    if (SetResult result = apply(environment, common_settings, draft); !result) {
+      return result;
+    }
+  }
+  return check_mpa(environment, drafts);
+}
+
 Result<Drafts, std::string> drafts_of(const Environment& environment) {
   const auto path = value_of(environment, env::config);
+  const bool wants_both = value_of(environment, env::transport) == both_transports;
   if (!path) {
-    return Drafts(1);
+    Drafts drafts(wants_both ? 2 : 1);
+    if (wants_both) {
+      static_cast<void>(drafts.back().set_transport("iwarp"));
+    }
+    return drafts;
+  }
+  if (wants_both) {
+    return std::unexpected(fmt::format("{} is \"{}\", but the devices are those of a file: {}",
+                                       env::transport, both_transports, *path));
   }
   const std::string file_name(*path);
   const auto content = read_config_file(file_name);
@@ -293,6 +367,14 @@ bool DeviceConfig::faces_network() const {
 
 namespace {
 
+/// Of an iWARP device: its Ethernet address and then zeros, as Linux' drivers have it.
+std::vector<nic::GidEntry> rnic_gid_table(const DeviceConfig& config) {
+  const inet::MacAddress mac = nic::mac_of(config.addresses.front());
+  Gid gid;
+  std::ranges::copy(mac.bytes, gid.bytes.begin());
+  return {{.gid = gid, .type = nic::GidEntry::Type::roce_v1}};
+}
+
 /// The addresses, and where RoCE v1 works the link-local one that programs of RoCE v1 know.
 std::vector<nic::GidEntry> gid_table(const DeviceConfig& config) {
   using Type = nic::GidEntry::Type;
@@ -321,9 +403,12 @@ std::vector<nic::GidEntry> gid_table(const DeviceConfig& config) {
 
 nic::NicConfig nic_config(const DeviceConfig& config) {
   nic::NicConfig result;
+  result.technology = config.technology;
   result.node_guid = config.guid;
   result.mtu_max = config.mtu;
-  result.gids = nic::arranged(config.profile, gid_table(config));
+  result.gids = config.technology == nic::Technology::iwarp
+                    ? rnic_gid_table(config)
+                    : nic::arranged(config.profile, gid_table(config));
   result.ack_timeout_min = config.ack_timeout_min;
   result.pager = &process_pager();
   return result;

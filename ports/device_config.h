@@ -16,15 +16,29 @@
 //   mtu = 4096                       # 256, 512, 1024, 2048 or 4096 bytes; by default the largest
 //                                    # that the interface carries
 //   guid = "0200:00ff:fe12:3456"     # node GUID, 16 hexadecimal digits
+//   transport = "roce"               # or "iwarp"
 //   profile = "cx5"                  # what to imitate: cx5, e810, rxe, siw, minimal (verbena)
 //   ack_timeout_min_ms = 50
+//   icrc_sent = "good"               # or "bad", "zero"; see icrc_mode.h
+//   icrc_check = "on"                # or "count", "off"
 //   connect_timeout_s = 10           # of rdma_cm, 1 to 3600; by default as Linux, over a minute
 //   fabric = "default"               # a name, or a path with a '/'
 //   ring_kib = 1024                  # ring to each process of the fabric, a power of two
+//   mpa_revision = 2                 # iWARP, for peers in the field: the revision of MPA, 1 or 2
+//   mpa_crc = "on"                   # "on": ask for it, "off": only if the peer asks, "refuse": no
+//                                    # connection with a peer that asks
+//   mpa_markers = false              # ask for markers in what we receive
+//   mpa_peer_to_peer = true          # who connects shows that it is ready, so that who accepts
+//                                    # may send first
 //   [device.limits]                  # lower than the profile's, under the profile's names
 //   qp_max = 1000
 //
 // Unknown keys and wrong types are errors that name file, line and column.
+//
+// An iWARP device carries its connections over TCP sockets of the operating system; without a name
+// it is verbena_iw0. It is there only if it is asked for: a program that listens on all devices
+// would otherwise occupy ports of the host. VERBENA_TRANSPORT=both, without a file, makes verbena0
+// and behind it verbena_iw0.
 //
 // The GID table is predictable: one RoCE v2 entry for each address, in the order in which the
 // addresses are given; an interface gives its IPv4 addresses, then its IPv6 addresses, the
@@ -60,9 +74,11 @@
 #include "faults/rule.h"
 #include "nic_model/device_profile.h"
 #include "nic_model/types.h"
+#include "ports/icrc_mode.h"
 #include "proto/gid.h"
 #include "proto/inet/link_address.h"
 #include "proto/inet/mac_address.h"
+#include "proto/iwarp/negotiation.h"
 
 namespace verbena::ports {
 
@@ -91,6 +107,8 @@ struct DeviceConfig {
   nic::DeviceProfile profile = nic::default_profile();
   /// See NicConfig::ack_timeout_min.
   Duration ack_timeout_min = std::chrono::milliseconds(50);
+  IcrcSent icrc_sent = IcrcSent::good;
+  IcrcCheck icrc_check = IcrcCheck::on;
   /// After how long the connection manager gives up who doesn't answer, if not later than the
   /// connection's parameters say.
   Duration connect_timeout = Duration::max();
@@ -103,6 +121,13 @@ struct DeviceConfig {
   /// What happens to frames on their way, and the seed of its chances.
   faults::RuleSet faults;
   std::uint64_t fault_seed = 1;
+
+  /// What its connections are made of.
+  nic::Technology technology = nic::Technology::roce;
+  /// Of an iWARP device. Peer-to-peer unless configured otherwise: programs that were written for
+  /// InfiniBand let either side send first (ib_write_lat: the one that has accepted), and without
+  /// it a responder has to wait for the initiator's first message.
+  iwarp::MpaSettings mpa{.peer_to_peer = true};
 
   /// An address is not a loopback address: other hosts can reach the device.
   [[nodiscard]] bool faces_network() const;
@@ -141,9 +166,16 @@ inline constexpr const char* mac = "VERBENA_MAC";
 inline constexpr const char* vlan = "VERBENA_VLAN";
 inline constexpr const char* mtu = "VERBENA_MTU";
 inline constexpr const char* guid = "VERBENA_GUID";
+inline constexpr const char* transport = "VERBENA_TRANSPORT";
 inline constexpr const char* profile = "VERBENA_PROFILE";
 inline constexpr const char* ack_timeout_min_ms = "VERBENA_ACK_TIMEOUT_MIN_MS";
+inline constexpr const char* icrc_sent = "VERBENA_ICRC_SENT";
+inline constexpr const char* icrc_check = "VERBENA_ICRC_CHECK";
 inline constexpr const char* connect_timeout_s = "VERBENA_CONNECT_TIMEOUT_S";
+inline constexpr const char* mpa_revision = "VERBENA_MPA_REVISION";
+inline constexpr const char* mpa_crc = "VERBENA_MPA_CRC";
+inline constexpr const char* mpa_markers = "VERBENA_MPA_MARKERS";
+inline constexpr const char* mpa_peer_to_peer = "VERBENA_MPA_PEER_TO_PEER";
 inline constexpr const char* fabric = "VERBENA_FABRIC";
 inline constexpr const char* ring_kib = "VERBENA_RING_KIB";
 inline constexpr const char* capture = "VERBENA_CAPTURE";

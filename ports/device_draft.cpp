@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <charconv>
 #include <fstream>
 #include <limits>
+#include <span>
 
 #include "base/prng.h"
-#include "ports/config_file.h"
+#include "nic_model/rnic_profile.h"
 #include "ports/interfaces.h"
 #include "ports/link.h"
 #include "ports/sys.h"
@@ -26,6 +26,17 @@ namespace {
 
 std::unexpected<std::string> refuse(std::string reason) {
   return std::unexpected(std::move(reason));
+}
+
+/// Sets an enumeration whose enumerators have these names, in order.
+template <class Enum>
+SetResult choose(std::span<const std::string_view> words, std::string_view word, Enum& value) {
+  const auto found = std::ranges::find(words, word);
+  if (found == words.end()) {
+    return refuse(fmt::format("the value is {}, not \"{}\"", fmt::join(words, ", "), word));
+  }
+  value = static_cast<Enum>(found - words.begin());
+  return {};
 }
 
 bool is_plain_name(std::string_view text, std::size_t bytes_max) {
@@ -153,7 +164,57 @@ SetResult DeviceDraft::set_name(std::string_view name) {
         fmt::format("\"{}\" is no device name: use 1 to {} letters, digits, '_', '-' and '.'", name,
                     device_name_bytes_max));
   }
-  config_.name = name;
+  name_ = name;
+  return {};
+}
+
+std::string DeviceDraft::name() const {
+  return name_.value_or(is_iwarp() ? "verbena_iw0" : "verbena0");
+}
+
+SetResult DeviceDraft::set_transport(std::string_view name) {
+  if (name != "roce" && name != "iwarp") {
+    return refuse(fmt::format("a transport is \"roce\" or \"iwarp\", not \"{}\"", name));
+  }
+  config_.technology = name == "iwarp" ? nic::Technology::iwarp : nic::Technology::roce;
+  return {};
+}
+
+SetResult DeviceDraft::set_mpa_revision(std::int64_t revision) {
+  if (revision != 1 && revision != 2) {
+    return refuse(fmt::format("MPA has the revisions 1 and 2, not {}", revision));
+  }
+  config_.mpa.revision = static_cast<std::uint8_t>(revision);
+  has_mpa_settings_ = true;
+  return {};
+}
+
+SetResult DeviceDraft::set_mpa_crc(std::string_view policy) {
+  using iwarp::CrcPolicy;
+  struct Word {
+    std::string_view word;
+    CrcPolicy policy;
+  };
+  constexpr std::array words = {Word{"on", CrcPolicy::ask}, Word{"off", CrcPolicy::accept},
+                                Word{"refuse", CrcPolicy::refuse}};
+  const auto found = std::ranges::find(words, policy, &Word::word);
+  if (found == words.end()) {
+    return refuse(fmt::format("the CRC is \"on\", \"off\" or \"refuse\", not \"{}\"", policy));
+  }
+  config_.mpa.crc = found->policy;
+  has_mpa_settings_ = true;
+  return {};
+}
+
+SetResult DeviceDraft::set_mpa_markers(bool wanted) {
+  config_.mpa.markers = wanted;
+  has_mpa_settings_ = true;
+  return {};
+}
+
+SetResult DeviceDraft::set_mpa_peer_to_peer(bool wanted) {
+  config_.mpa.peer_to_peer = wanted;
+  has_mpa_settings_ = true;
   return {};
 }
 
@@ -306,6 +367,16 @@ SetResult DeviceDraft::set_ack_timeout_min_ms(std::int64_t milliseconds) {
   return {};
 }
 
+SetResult DeviceDraft::set_icrc_sent(std::string_view word) {
+  constexpr std::array<std::string_view, 3> words{"good", "bad", "zero"};
+  return choose(words, word, config_.icrc_sent);
+}
+
+SetResult DeviceDraft::set_icrc_check(std::string_view word) {
+  constexpr std::array<std::string_view, 3> words{"on", "count", "off"};
+  return choose(words, word, config_.icrc_check);
+}
+
 SetResult DeviceDraft::set_connect_timeout_s(std::int64_t seconds) {
   constexpr std::int64_t seconds_max = 3600;
   if (seconds < 1 || seconds > seconds_max) {
@@ -370,62 +441,6 @@ void DeviceDraft::apply_limits() {
   }
 }
 
-SetResult DeviceDraft::add_rule(Result<faults::Rule, faults::RuleError> rule) {
-  if (!rule) {
-    return refuse(std::move(rule.error().message));
-  }
-  config_.faults.push_back(std::move(*rule));
-  return {};
-}
-
-SetResult DeviceDraft::add_faults(std::string_view rules) {
-  for (std::size_t begin = 0; begin <= rules.size();) {
-    const std::size_t end = std::min(rules.find(';', begin), rules.size());
-    const std::string_view text = rules.substr(begin, end - begin);
-    begin = end + 1;
-    if (text.find_first_not_of(' ') == std::string_view::npos) {
-      continue;
-    }
-    auto rule = faults::parse_rule(text);
-    if (!rule) {
-      return refuse(
-          fmt::format("\"{}\" is no fault rule:\n{}", text, faults::explain(text, rule.error())));
-    }
-    config_.faults.push_back(std::move(*rule));
-  }
-  return {};
-}
-
-SetResult DeviceDraft::add_fault_file(std::string_view path) {
-  const std::string name(path);
-  const auto content = read_config_file(name);
-  if (!content && content.error() == EFBIG) {
-    return refuse(fmt::format("{} has more than {} KiB", name, config_file_bytes_max / 1024));
-  }
-  if (!content) {
-    return refuse(fmt::format("can't read {}: {}", name, sys::error_text(content.error())));
-  }
-  auto rules = faults::parse_rules_file(*content, name);
-  if (!rules) {
-    return refuse(std::move(rules.error()));
-  }
-  std::ranges::move(*rules, std::back_inserter(config_.faults));
-  return {};
-}
-
-SetResult DeviceDraft::add_fault_rate(faults::ActionKind action, std::string_view chance) {
-  return add_rule(faults::rate_rule(action, chance));
-}
-
-SetResult DeviceDraft::add_delay(std::string_view time) {
-  return add_rule(faults::delay_rule(time));
-}
-
-SetResult DeviceDraft::set_fault_seed(std::int64_t seed) {
-  config_.fault_seed = static_cast<std::uint64_t>(seed);
-  return {};
-}
-
 SetResult DeviceDraft::finish_link() {
   if (config_.link.empty()) {
     return mac_ ? refuse(fmt::format("only a device on a link has an Ethernet address of its own: "
@@ -478,12 +493,35 @@ SetResult DeviceDraft::finish_mtu() {
   return {};
 }
 
+SetResult DeviceDraft::check_transport() const {
+  if (!is_iwarp()) {
+    return has_mpa_settings_ ? SetResult(refuse(fmt::format(
+                                   "MPA is for iWARP devices only ({}=iwarp)", env::transport)))
+                             : SetResult();
+  }
+  if (config_.makes_frames() || config_.vlan) {
+    return refuse(
+        "an iWARP device uses TCP sockets of the operating system: it takes addresses or an "
+        "interface, no raw Ethernet, no link and no VLAN");
+  }
+  if (!config_.faults.empty()) {
+    return refuse(
+        "faults are of frames, and those of an iWARP device are made by the operating system's "
+        "TCP; use the simulator (verbena sim), or tc-netem(8) on the interface");
+  }
+  return {};
+}
+
 Result<DeviceConfig, std::string> DeviceDraft::finish() && {
+  config_.name = name();
   if (const SetResult result = finish_link(); !result) {
     return refuse(fmt::format("{}: {}", config_.name, result.error()));
   }
   if (config_.addresses.empty()) {
     config_.addresses = {roce::gid_from_ipv4({{127, 0, 0, 1}})};
+  }
+  if (const SetResult result = check_transport(); !result) {
+    return refuse(fmt::format("{}: {}", config_.name, result.error()));
   }
   if (config_.vlan && config_.faces_network() && !config_.makes_frames()) {
     return refuse(fmt::format(
@@ -493,6 +531,9 @@ Result<DeviceConfig, std::string> DeviceDraft::finish() && {
   }
   if (const SetResult result = finish_mtu(); !result) {
     return refuse(fmt::format("{}: {}", config_.name, result.error()));
+  }
+  if (is_iwarp()) {
+    config_.profile = nic::rnic_profile(config_.profile);
   }
   if (config_.guid == 0) {
     config_.guid = derived_guid(config_.name);

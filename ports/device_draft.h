@@ -31,9 +31,20 @@ class DeviceDraft {
   SetResult set_vlan(std::int64_t identifier);
   SetResult set_mtu(std::int64_t bytes);
   SetResult set_guid(std::string_view text);
+  /// "roce" or "iwarp".
+  SetResult set_transport(std::string_view name);
   SetResult set_profile(std::string_view name);
   SetResult set_ack_timeout_min_ms(std::int64_t milliseconds);
+  SetResult set_icrc_sent(std::string_view word);
+  SetResult set_icrc_check(std::string_view word);
   SetResult set_connect_timeout_s(std::int64_t seconds);
+  // Of iWARP.
+  SetResult set_mpa_revision(std::int64_t revision);
+  /// "on", "off" or "refuse".
+  SetResult set_mpa_crc(std::string_view policy);
+  SetResult set_mpa_markers(bool wanted);
+  SetResult set_mpa_peer_to_peer(bool wanted);
+
   SetResult set_fabric(std::string_view name_or_path);
   SetResult set_ring_kib(std::int64_t kib);
   SetResult set_capture(std::string_view path);
@@ -46,7 +57,9 @@ class DeviceDraft {
   SetResult add_delay(std::string_view time);
   SetResult set_fault_seed(std::int64_t seed);
 
-  [[nodiscard]] const std::string& name() const { return config_.name; }
+  /// Its own, or else the one that belongs to its transport.
+  [[nodiscard]] std::string name() const;
+  [[nodiscard]] bool is_iwarp() const { return config_.technology == nic::Technology::iwarp; }
   /// Fills in what nobody has set, and checks what belongs together.
   [[nodiscard]] Result<DeviceConfig, std::string> finish() &&;
 
@@ -59,7 +72,12 @@ class DeviceDraft {
   /// The largest MTU that fits the interfaces, or an error if one was set that doesn't.
   SetResult finish_mtu();
 
+  /// What only one of the transports has.
+  [[nodiscard]] SetResult check_transport() const;
+
   DeviceConfig config_;
+  std::optional<std::string> name_;
+  bool has_mpa_settings_ = false;
   std::optional<nic::Mtu> mtu_;
   std::optional<inet::MacAddress> mac_;
   /// Those that were set, by their place in the table of limits.

@@ -13,12 +13,14 @@
 #include "ports/fabric_port.h"
 #include "ports/fault_port.h"
 #include "ports/host_port.h"
+#include "ports/icrc_port.h"
 #include "ports/interfaces.h"
 #include "ports/link_port.h"
 #include "ports/log.h"
 #include "ports/log_port.h"
 #include "ports/raw_port.h"
 #include "ports/sys.h"
+#include "ports/tcp_port.h"
 #include "ports/udp_port.h"
 #include "proto/roce/gid.h"
 
@@ -119,7 +121,57 @@ Result<std::unique_ptr<Port>, std::string> decorate(const DeviceConfig& config, 
     port = std::make_unique<FaultPort>(std::move(port), config.faults, fault_seed_of(config, place),
                                        Engine::now());
   }
+  if (config.icrc_sent != IcrcSent::good || config.icrc_check != IcrcCheck::on) {
+    port = std::make_unique<IcrcPort>(std::move(port), config.icrc_sent, config.icrc_check);
+  }
   return port;
+}
+
+/// The port of an iWARP device. Nothing stands in front of it that knows frames only.
+Result<std::unique_ptr<TcpPort>, std::string> open_streams(const DeviceConfig& config,
+                                                           std::unique_ptr<Fabric> fabric) {
+  std::shared_ptr<StreamRecorder> recorder;
+  if (!config.capture.empty()) {
+    auto file = CaptureFile::open(config.capture);
+    if (!file) {
+      return std::unexpected(std::move(file.error()));
+    }
+    recorder = std::make_shared<StreamRecorder>(
+        std::move(*file), config.name,
+        fmt::format("{} of process {}; the kernel's TCP carries it, so segments and their headers "
+                    "are made up around the real bytes",
+                    config.name, sys::process_id()));
+  }
+  return TcpPort::open(std::make_unique<FabricPort>(std::move(fabric)), std::move(recorder));
+}
+
+struct OpenedPort {
+  std::unique_ptr<Port> port;
+  TcpPort* streams = nullptr;
+};
+
+Result<OpenedPort, std::string> open_port(const DeviceConfig& config,
+                                          std::unique_ptr<Fabric> fabric) {
+  OpenedPort opened;
+  if (config.technology == nic::Technology::iwarp) {
+    auto port = open_streams(config, std::move(fabric));
+    if (!port) {
+      return std::unexpected(std::move(port.error()));
+    }
+    opened.streams = port->get();
+    opened.port = std::move(*port);
+    return opened;
+  }
+  const SlotLife place = fabric->self();
+  auto port = open_ways(config, std::move(fabric));
+  if (port) {
+    port = decorate(config, place, std::move(*port));
+  }
+  if (!port) {
+    return std::unexpected(std::move(port.error()));
+  }
+  opened.port = std::move(*port);
+  return opened;
 }
 
 }  // namespace
@@ -132,15 +184,12 @@ Result<std::unique_ptr<Engine>, std::string> Engine::open(const DeviceConfig& co
     return std::unexpected(std::move(fabric.error()));
   }
   Fabric& joined = **fabric;
-  auto port = open_ways(config, std::move(*fabric));
-  if (port) {
-    port = decorate(config, joined.self(), std::move(*port));
+  auto opened = open_port(config, std::move(*fabric));
+  if (!opened) {
+    return std::unexpected(std::move(opened.error()));
   }
-  if (!port) {
-    return std::unexpected(std::move(port.error()));
-  }
-  auto impl = std::unique_ptr<Impl>(
-      new Impl{.loop = EngineLoop(config, listener, std::move(*port), joined)});
+  auto impl = std::unique_ptr<Impl>(new Impl{
+      .loop = EngineLoop(config, listener, std::move(opened->port), opened->streams, joined)});
   if (auto started = impl->loop.start(); !started) {
     return std::unexpected(fmt::format("can't start the background thread of {}: {}", config.name,
                                        sys::error_text(started.error())));
@@ -173,6 +222,19 @@ Result<nic::Qp*, nic::NicError> Engine::create_qp(nic::Pd& pd, const nic::QpInit
     }
   });
 }
+
+Result<void, nic::NicError> Engine::destroy_qp(nic::Qp& qp) {
+  return with_nic([&](nic::Nic& nic, Time) {
+    TcpPort* const port = streams();
+    // The number may be given again, and the peer must not meet whoever gets it.
+    if (port != nullptr) {
+      port->forget(qp);
+    }
+    return nic.destroy_qp(qp);
+  });
+}
+
+TcpPort* Engine::streams() { return impl_->loop.streams(); }
 
 bool Engine::try_progress() { return impl_->loop.try_progress(); }
 

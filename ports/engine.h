@@ -26,6 +26,8 @@
 
 namespace verbena::ports {
 
+class TcpPort;
+
 /// Hears what the Nic has to say. Called with the engine's lock held: be brief, and call nothing
 /// of the engine.
 class EngineListener {
@@ -69,6 +71,13 @@ class Engine {
 
   /// Creates a queue pair; takes another block of QPNs from the fabric when the Nic has none left.
   [[nodiscard]] Result<nic::Qp*, nic::NicError> create_qp(nic::Pd& pd, const nic::QpInitAttr& attr);
+
+  /// Destroys a queue pair; a connection that it has on an iWARP device ends.
+  [[nodiscard]] Result<void, nic::NicError> destroy_qp(nic::Qp& qp);
+
+  /// Under the lock: the connections of an iWARP device; nullptr if it is none, or when the process
+  /// is about to end.
+  [[nodiscard]] TcpPort* streams();
 
   /// Runs the NIC once if the lock is free: receive, timers, transmit, events. For threads that
   /// poll an empty CQ. True if it ran.

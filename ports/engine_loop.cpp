@@ -79,11 +79,12 @@ class NullPort final : public Port {
 }  // namespace
 
 EngineLoop::EngineLoop(const DeviceConfig& config, EngineListener& listener,
-                       std::unique_ptr<Port> port, Fabric& fabric)
+                       std::unique_ptr<Port> port, TcpPort* streams, Fabric& fabric)
     : listener_(listener),
       log_(config.name, fabric, nic_),
       tells_verdicts_(logs(LogLevel::debug)),
       port_(std::move(port)),
+      streams_(streams),
       fabric_(&fabric),
       nic_(config.profile, nic_config(config), sys::random_bits()),
       statistics_(config.fabric_path, fabric.self(), config.name),
@@ -117,31 +118,54 @@ Result<void, int> EngineLoop::start() {
   return {};
 }
 
-std::uint32_t EngineLoop::receive() { return port_->poll_receive(*this, batch_frames_max); }
-
-EngineLoop::Batch EngineLoop::run_batch(Order order) {
-  now_ = Engine::now();
-  port_->begin_batch(now_);
-  inject_failures();
-  std::uint32_t received = order == Order::receive_then_send ? receive() : 0;
-  const bool is_due = nic_.next_timeout() <= now_;
-  if (is_due) {
-    nic_.on_timer(now_);
+void EngineLoop::receive(Batch& batch) {
+  batch.received = port_->poll_receive(*this, batch_frames_max);
+  batch.more = batch.received == batch_frames_max;
+  if (streams_ != nullptr) {
+    const TcpPort::Received streams = streams_->receive(nic_, now_);
+    batch.received += streams.pieces;
+    batch.more = batch.more || streams.more;
   }
-  const std::uint64_t sent_before = nic_.counters()[Counter::sent_pkts];
+}
+
+/// All of it is under way when it returns, as far as there is room.
+nic::TransmitStatus EngineLoop::transmit(Order order) {
+  if (streams_ != nullptr) {
+    const auto status = nic_.poll_streams(now_, *streams_, batch_frames_max);
+    streams_->flush();
+    streams_->settle(nic_, now_);
+    return status;
+  }
   const auto status =
       nic_.poll_transmit(now_, *port_, batch_frames_max,
                          order == Order::send_held ? nic::TransmitOrder::requests_first
                                                    : nic::TransmitOrder::answers_first);
   port_->flush();
+  return status;
+}
+
+EngineLoop::Batch EngineLoop::run_batch(Order order) {
+  now_ = Engine::now();
+  port_->begin_batch(now_);
+  inject_failures();
+  Batch batch;
+  if (order == Order::receive_then_send) {
+    receive(batch);
+  }
+  const bool is_due = nic_.next_timeout() <= now_;
+  if (is_due) {
+    nic_.on_timer(now_);
+  }
+  const std::uint64_t sent_before = nic_.counters()[Counter::sent_pkts];
+  const auto status = transmit(order);
   poll_patience_.sent();
   thread_patience_.sent();
   if (order == Order::send_then_receive) {
-    received = receive();
+    receive(batch);
     port_->flush();  // Frames for other processes of this host.
   }
   deliver_events();
-  if (received > 0 || is_due || nic_.counters()[Counter::sent_pkts] != sent_before) {
+  if (batch.received > 0 || is_due || nic_.counters()[Counter::sent_pkts] != sent_before) {
     is_unpublished_ = true;
   }
   if (is_unpublished_ && now_ >= next_publishing_) {
@@ -151,8 +175,8 @@ EngineLoop::Batch EngineLoop::run_batch(Order order) {
       fabric_->doorbell().drain();
     }
   }
-  return {.received = received,
-          .more = received == batch_frames_max || status == nic::TransmitStatus::more};
+  batch.more = batch.more || status == nic::TransmitStatus::more;
+  return batch;
 }
 
 void EngineLoop::inject_failures() {
@@ -245,7 +269,7 @@ bool EngineLoop::try_progress() {
     // Not while the thread sleeps for longer: it must be there to end a hold.
     const bool hold = mode_ == Mode::watching && poll_patience_.willing();
     const Batch batch = run_batch(hold ? Order::send_then_receive : Order::receive_then_send);
-    if (batch.received > 0) {
+    if (batch.received > 0 && streams_ == nullptr) {  // Streams have no acknowledgements of ours.
       poll_patience_.received(now_, hold);
     }
     note_poll(now_);
@@ -306,7 +330,7 @@ void EngineLoop::thread_main() {
 EngineLoop::Batch EngineLoop::run_thread_batch() {
   if (!thread_patience_.willing()) {
     const Batch batch = run_batch(Order::receive_then_send);
-    if (batch.received > 0) {
+    if (batch.received > 0 && streams_ == nullptr) {
       thread_patience_.received(now_, false);
     }
     return batch;
@@ -443,6 +467,7 @@ void EngineLoop::at_exit() {
     fabric_ = nullptr;
     log_.leave_fabric();
     statistics_.close();
+    streams_ = nullptr;
     port_ = std::make_unique<NullPort>();
   }
 }

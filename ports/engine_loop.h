@@ -36,14 +36,16 @@
 #include "ports/port.h"
 #include "ports/process_hooks.h"
 #include "ports/stats_publisher.h"
+#include "ports/tcp_port.h"
 
 namespace verbena::ports {
 
 class EngineLoop final : public FrameHandler, public ProcessHook {
  public:
-  /// `port` goes through `fabric`, which it owns.
+  /// `port` goes through `fabric`, which it owns. `streams` is the port of an iWARP device, or
+  /// nullptr.
   EngineLoop(const DeviceConfig& config, EngineListener& listener, std::unique_ptr<Port> port,
-             Fabric& fabric);
+             TcpPort* streams, Fabric& fabric);
   ~EngineLoop() override;
 
   /// Starts the background thread. The error is an errno.
@@ -67,6 +69,8 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
   /// nullptr when it was left.
   [[nodiscard]] Fabric* fabric() { return fabric_; }
   [[nodiscard]] const Port& port() const { return *port_; }
+  /// nullptr for a device of frames, and when the fabric was left.
+  [[nodiscard]] TcpPort* streams() { return streams_; }
 
   RxVerdict on_frame(ByteView frame) override { return take_frame(frame, false); }
   RxVerdict on_proved_frame(ByteView frame) override { return take_frame(frame, true); }
@@ -102,7 +106,9 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
   void run_effects(Order order);
   /// Receives, serves timers, sends, tells events.
   Batch run_batch(Order order);
-  std::uint32_t receive();
+  /// Counts what it received into `batch`.
+  void receive(Batch& batch);
+  nic::TransmitStatus transmit(Order order);
   /// Those that somebody outside asked for.
   void inject_failures();
   [[nodiscard]] bool holds_answers() const;
@@ -136,6 +142,7 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
   DeviceLog log_;
   const bool tells_verdicts_;
   std::unique_ptr<Port> port_;
+  TcpPort* streams_;
   /// nullptr when the fabric was left.
   Fabric* fabric_;
   nic::Nic nic_;

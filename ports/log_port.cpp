@@ -90,7 +90,7 @@ class LogPort::Tap final : public FrameHandler {
 };
 
 LogPort::LogPort(std::unique_ptr<Port> inner, std::string device_name)
-    : inner_(std::move(inner)), device_name_(std::move(device_name)) {}
+    : PortDecorator(std::move(inner)), device_name_(std::move(device_name)) {}
 
 MutableBytes LogPort::reserve(const FrameRoute& route, std::size_t bytes) {
   const MutableBytes frame = inner_->reserve(route, bytes);

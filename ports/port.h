@@ -35,6 +35,7 @@ class FrameHandler {
 // What a port did besides sending and receiving: X(identifier), as with VERBENA_COUNTERS.
 #define VERBENA_PORT_STATISTICS(X)                                                                 \
   X(frames_lost)              /* no destination took them: nobody has the QPN, its process died */ \
+  X(frames_with_wrong_icrc)   /* taken all the same, as was asked for (icrc_mode.h) */             \
   X(times_blocked)            /* times that a sender waited because a receiver did not drain */    \
   X(wakes)                    /* receivers that had to be woken */                                 \
   X(broken_rings)             /* rings to other processes given up: their bytes made no sense */   \
@@ -47,7 +48,12 @@ class FrameHandler {
   X(frames_without_link)      /* nobody is at the link's other end (they count as lost as well) */ \
   X(link_answers)             /* ARP, neighbour discovery, echo: answered on a link */             \
   X(link_frames_ignored)      /* came by a link for others, or in a protocol not spoken here */    \
-  X(link_frames_refused)      /* came by a link and made no sense */
+  X(link_frames_refused)      /* came by a link and made no sense */                               \
+  X(streams_opened)           /* iWARP: connections that were agreed on */                         \
+  X(streams_lost)             /* iWARP: those that were reset, by a peer, by us or the network */  \
+  X(handshakes_refused)       /* iWARP: those who came with no request that we can agree to */     \
+  X(handshakes_timed_out)     /* iWARP: those whose request did not come in time */                \
+  X(handshakes_evicted)       /* iWARP: the oldest without a request, when there were too many */
 
 inline constexpr std::array port_statistic_names = {
 #define VERBENA_PORT_STATISTIC(name) std::string_view(#name),

@@ -30,8 +30,10 @@ Registry& registry() {
 
 void before_fork() {
   registry().mutex.lock();
-  for (ProcessHook* hook : registry().hooks) {
-    hook->before_fork();
+  // The latest first, as those of pthread_atfork(): who came later may hold his lock and wait for
+  // that of an earlier one.
+  for (auto hook = registry().hooks.rbegin(); hook != registry().hooks.rend(); ++hook) {
+    (*hook)->before_fork();
   }
 }
 

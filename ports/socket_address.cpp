@@ -55,6 +55,15 @@ SocketAddress socket_address(const Gid& address, std::uint16_t port, unsigned in
   return stored(form);
 }
 
+SocketAddress with_port(const SocketAddress& address, std::uint16_t port) {
+  // sin6_port lies where sin_port does.
+  auto form = read_as<sockaddr_in>(*address.get());
+  form.sin_port = boost::endian::native_to_big(port);
+  SocketAddress result = address;
+  std::memcpy(&result.storage, &form, sizeof(form));
+  return result;
+}
+
 std::optional<Gid> address_of(const sockaddr& from) {
   if (from.sa_family == AF_INET) {
     const auto form = read_as<sockaddr_in>(from);
@@ -71,7 +80,6 @@ std::optional<Gid> address_of(const sockaddr& from) {
 }
 
 std::uint16_t port_of(const SocketAddress& from) {
-  // sin6_port lies where sin_port does.
   return boost::endian::big_to_native(read_as<sockaddr_in>(*from.get()).sin_port);
 }
 

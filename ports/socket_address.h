@@ -26,6 +26,9 @@ struct SocketAddress {
 [[nodiscard]] SocketAddress socket_address(const Gid& address, std::uint16_t port,
                                            unsigned interface_index);
 
+/// The same with another port; of an IPv4 or IPv6 address.
+[[nodiscard]] SocketAddress with_port(const SocketAddress& address, std::uint16_t port);
+
 /// IPv4 comes as a mapped address; nullopt for any other family than IPv4 and IPv6.
 [[nodiscard]] std::optional<Gid> address_of(const sockaddr& from);
 /// Of an IPv4 or IPv6 address.

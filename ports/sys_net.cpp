@@ -133,6 +133,15 @@ int epoll_watch(int epoll, int fd, std::uint32_t events) {
   return changed == -ENOENT ? int_call(SYS_epoll_ctl, epoll, EPOLL_CTL_ADD, fd, &event) : changed;
 }
 
+void epoll_forget(int epoll, int fd) {
+  static_cast<void>(int_call(SYS_epoll_ctl, epoll, EPOLL_CTL_DEL, fd, nullptr));
+}
+
+int epoll_ready(int epoll, std::span<epoll_event> events) {
+  return int_call(SYS_epoll_pwait, epoll, events.data(), static_cast<int>(events.size()), 0,
+                  nullptr, std::size_t{0});
+}
+
 namespace {
 
 /// What the kernel knows of an interface (netdevice(7)).

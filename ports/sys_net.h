@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "base/result.h"
@@ -47,6 +48,10 @@ void send_empty(int fd, const SocketAddress& to);
 [[nodiscard]] Result<Fd, int> epoll();
 /// Adds `fd`, or changes what is waited for. `events` 0 waits for nothing but errors.
 [[nodiscard]] int epoll_watch(int epoll, int fd, std::uint32_t events);
+/// Takes `fd` out, before it is closed: a copy in another process would keep it in the set.
+void epoll_forget(int epoll, int fd);
+/// What is ready now; `data.fd` tells whom it is about. The number of events, or -errno.
+[[nodiscard]] int epoll_ready(int epoll, std::span<epoll_event> events);
 
 /// The Ethernet address of an interface; an error if it has none.
 [[nodiscard]] Result<inet::MacAddress, int> ethernet_address(const std::string& interface);

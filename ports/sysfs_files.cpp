@@ -22,8 +22,9 @@ std::string interface_of(const DeviceConfig& config) {
 
 /// The files whose text depends on nothing or on little, as the kernel words them.
 std::vector<SysfsFile> plain_files(const DeviceConfig& config) {
+  const bool is_rnic = config.technology == nic::Technology::iwarp;
   std::vector<SysfsFile> files = {
-      {"node_type", "1: CA"},
+      {"node_type", is_rnic ? "4: RNIC" : "1: CA"},
       {"node_guid", guid_text(config.guid)},
       {"sys_image_guid", guid_text(config.guid)},
       {"node_desc", config.name},
@@ -38,8 +39,10 @@ std::vector<SysfsFile> plain_files(const DeviceConfig& config) {
       {"ports/1/sm_sl", "0"},
       {"ports/1/lid_mask_count", "0"},
       {"ports/1/cap_mask", fmt::format("0x{:08x}", config.profile.port_cap_flags)},
-      {"ports/1/pkeys/0", "0xffff"},
   };
+  if (config.profile.pkeys_max > 0) {
+    files.push_back({"ports/1/pkeys/0", "0xffff"});
+  }
   if (!config.profile.board_id.empty()) {
     files.push_back({"board_id", std::string(config.profile.board_id)});
   }

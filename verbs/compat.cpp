@@ -51,12 +51,14 @@
     return EOPNOTSUPP;                                                                            \
   }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): a pointer type, which it takes for a product.
 #define VERBENA_OLD_CREATION(name)                                           \
   __attribute__((visibility("default"),                                      \
                  symver(#name "@IBVERBS_1.0"))) void* verbena_old_##name() { \
     errno = EOPNOTSUPP;                                                      \
     return nullptr;                                                          \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 
 extern "C" {
 

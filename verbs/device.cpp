@@ -81,8 +81,9 @@ class Registry {
 Device::Device(ports::DeviceConfig device_config, int device_index)
     : VerbsDevice{}, config(std::move(device_config)), index(device_index) {
   const std::string uverbs = ports::uverbs_name(index);
-  device.node_type = IBV_NODE_CA;
-  device.transport_type = IBV_TRANSPORT_IB;
+  const bool is_rnic = config.technology == nic::Technology::iwarp;
+  device.node_type = is_rnic ? IBV_NODE_RNIC : IBV_NODE_CA;
+  device.transport_type = is_rnic ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
   set_text(device.name, config.name);
   set_text(device.dev_name, uverbs);
   set_text(device.dev_path, std::string(ports::uverbs_class_directory) + "/" + uverbs);

@@ -114,7 +114,8 @@ Result absent() {
 
 #define VERBENA_EXPORTED extern "C" __attribute__((visibility("default")))
 
-// Functions that headers declare only to some programs.
+// Functions that headers declare only to some programs. Their names are the C library's.
+// NOLINTBEGIN(bugprone-reserved-identifier, readability-identifier-naming)
 extern "C" {
 int __open_2(const char* path, int flags);
 int __open64_2(const char* path, int flags);
@@ -132,6 +133,7 @@ ssize_t __readlink_chk(const char* path, char* text, std::size_t size,
                        std::size_t text_size) noexcept;
 char* __realpath_chk(const char* path, char* resolved, std::size_t size) noexcept;
 }
+// NOLINTEND(bugprone-reserved-identifier, readability-identifier-naming)
 
 /// `name` with the path in its place: VERBENA_VIEW(int, access, (const char* path, int mode),
 /// (...)).

@@ -42,7 +42,7 @@ void QueuePair::leave_groups() {
 
 Result<void, nic::NicError> QueuePair::release() {
   const PollersHeld held(qp_base.send_cq, qp_base.recv_cq);
-  auto released = engine.with_nic([&](nic::Nic& nic, Time) { return nic.destroy_qp(*nic_qp); });
+  auto released = engine.destroy_qp(*nic_qp);
   if (released) {
     nic_qp = nullptr;
   }
@@ -118,8 +118,13 @@ bool is_offered(unsigned type) {
 }
 
 /// The operations of the extended way to post that such a queue pair of this device has.
-std::uint64_t offered_send_ops(const nic::DeviceProfile& profile, ibv_qp_type type) {
+std::uint64_t offered_send_ops(Context& context, ibv_qp_type type) {
+  const nic::DeviceProfile& profile = context.engine().peek().profile();
   std::uint64_t ops = send_ops_of(type);
+  if (context.opened.config.technology == nic::Technology::iwarp) {
+    // RFC 7306, which is not spoken.
+    ops &= ~std::uint64_t{IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM};
+  }
   if (profile.atomic_cap == nic::AtomicCap::none) {
     ops &= ~std::uint64_t{IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD};
   }
@@ -141,8 +146,7 @@ Created<ibv_qp> create_qp(ibv_pd* base_pd, ibv_qp_init_attr& attr,
     return failed(EIO);
   }
   if (!is_offered(number_in(attr.qp_type)) ||
-      (send_ops.value_or(0) & ~offered_send_ops(context.engine().peek().profile(), attr.qp_type)) !=
-          0) {
+      (send_ops.value_or(0) & ~offered_send_ops(context, attr.qp_type)) != 0) {
     return failed(EOPNOTSUPP);
   }
   const auto is_ours = [&](ibv_cq* cq) {
@@ -290,6 +294,17 @@ void apply_static_rate(QueuePair& qp) {
   });
 }
 
+/// Programs that connect queue pairs by themselves can't do it on an iWARP device, and few of them
+/// say why they end.
+void explain_refused_connection(QueuePair& qp, unsigned mask) {
+  const ports::DeviceConfig& device = qp.owner().opened.config;
+  if (device.technology == nic::Technology::iwarp && (mask & IBV_QP_AV) != 0) {
+    ports::report(device.name +
+                  ": queue pairs of an iWARP device are connected by librdmacm only; the program "
+                  "has to use it (perftest: -R), or a RoCE device");
+  }
+}
+
 Errno modify_qp(QueuePair& qp, const ibv_qp_attr& attr, unsigned mask) {
   if (qp.engine.is_dead()) {
     return EIO;
@@ -313,6 +328,7 @@ Errno modify_qp(QueuePair& qp, const ibv_qp_attr& attr, unsigned mask) {
   const auto modified = qp.engine.with_nic(
       [&](nic::Nic& nic, Time now) { return nic.modify_qp(now, *qp.nic_qp, translated, mask); });
   if (!modified) {
+    explain_refused_connection(qp, mask);
     return errno_of(modified);
   }
   if ((mask & IBV_QP_AV) != 0) {

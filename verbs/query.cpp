@@ -16,8 +16,6 @@ namespace verbena::verbs {
 namespace {
 
 constexpr std::uint32_t port_count = 1;
-/// The default partition is the only one.
-constexpr int pkey_count = 1;
 
 // Codes of the port attributes (IBTA vol 1, 14.2.5.6 PortInfo); the header names none of them.
 constexpr std::uint8_t phys_state_disabled = 3;
@@ -39,6 +37,13 @@ constexpr std::uint32_t kept_cap_flags =
 constexpr std::uint64_t core_clock_khz = 1'000'000;
 
 bool is_port(std::uint32_t port) { return port == port_count; }
+
+bool is_rnic(Context& context) {
+  return context.opened.config.technology == nic::Technology::iwarp;
+}
+
+/// Of RoCE: the default partition is the only one.
+int pkey_count(Context& context) { return is_rnic(context) ? 0 : 1; }
 
 const std::vector<nic::GidEntry>& gid_table(Context& context) {
   return context.engine().peek().config().gids;
@@ -130,8 +135,11 @@ void fill_gid_entry(Context& context, std::uint32_t index, ibv_gid_entry& entry)
   std::memcpy(entry.gid.raw, row.gid.bytes.data(), sizeof entry.gid.raw);
   entry.gid_index = index;
   entry.port_num = port_count;
-  entry.gid_type =
-      row.type == nic::GidEntry::Type::roce_v2 ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_ROCE_V1;
+  const bool is_v2 = row.type == nic::GidEntry::Type::roce_v2;
+  // Linux has no type of its own for the rows of an iWARP device.
+  entry.gid_type = is_rnic(context) ? IBV_GID_TYPE_IB
+                   : is_v2          ? IBV_GID_TYPE_ROCE_V2
+                                    : IBV_GID_TYPE_ROCE_V1;
 }
 
 }  // namespace
@@ -154,13 +162,13 @@ int query_port(ibv_context* base, std::uint8_t port, ibv_port_attr* attr,
   const nic::DeviceProfile& profile = context.engine().peek().profile();
   known.port_cap_flags = profile.port_cap_flags;
   known.max_msg_sz = static_cast<std::uint32_t>(profile.send_bytes_max);
-  known.pkey_tbl_len = pkey_count;
+  known.pkey_tbl_len = static_cast<std::uint16_t>(pkey_count(context));
   known.max_vl_num = 1;
   known.active_width = width_4x;
   known.active_speed = speed_25_gbps;
   known.phys_state = is_active ? phys_state_link_up : phys_state_disabled;
   known.link_layer = IBV_LINK_LAYER_ETHERNET;
-  known.flags = port_flag_grh_required;
+  known.flags = is_rnic(context) ? 0 : port_flag_grh_required;
   copy_known_part(attr, attr_bytes, known);
   return 0;
 }
@@ -276,16 +284,17 @@ VERBENA_EXPORT ssize_t _ibv_query_gid_table(ibv_context* base, ibv_gid_entry* en
   return count;
 }
 
-VERBENA_EXPORT int ibv_query_pkey(ibv_context*, std::uint8_t port, int index, __be16* pkey) {
-  if (!is_port(port) || index < 0 || index >= pkey_count) {
+VERBENA_EXPORT int ibv_query_pkey(ibv_context* base, std::uint8_t port, int index, __be16* pkey) {
+  if (!is_port(port) || index < 0 || index >= pkey_count(Context::of(base))) {
     return minus_one(EINVAL);
   }
   *pkey = htons(to_value(pkey_default));
   return 0;
 }
 
-VERBENA_EXPORT int ibv_get_pkey_index(ibv_context*, std::uint8_t port, __be16 pkey) {
-  if (!is_port(port) || pkey != htons(to_value(pkey_default))) {
+VERBENA_EXPORT int ibv_get_pkey_index(ibv_context* base, std::uint8_t port, __be16 pkey) {
+  if (!is_port(port) || pkey_count(Context::of(base)) == 0 ||
+      pkey != htons(to_value(pkey_default))) {
     return minus_one(EINVAL);
   }
   return 0;

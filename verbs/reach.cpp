@@ -7,6 +7,9 @@ namespace verbena::verbs {
 
 std::optional<std::string> why_unreachable(const ports::DeviceConfig& device,
                                            const nic::AddressVector& av) {
+  if (device.technology == nic::Technology::iwarp) {
+    return std::nullopt;  // It has no use for an address vector, and says so.
+  }
   const Gid& destination = av.dgid;
   const auto gids = ports::nic_config(device).gids;
   if (roce::is_multicast(destination) || av.sgid_index >= gids.size()) {

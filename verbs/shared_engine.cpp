@@ -37,6 +37,7 @@ SharedEngine::~SharedEngine() {
     // The child of a fork() has no engine thread to end, and its locks may be held by threads that
     // exist in the parent only: nothing may be touched, the memory goes with the process.
     static_cast<void>(cm_.release());
+    static_cast<void>(iwarp_.release());
     static_cast<void>(engine_.release());
   }
   cm_to_wake_ = nullptr;
@@ -55,6 +56,19 @@ Result<ports::CmService*, std::string> SharedEngine::connection_manager(
     cm_->wake();  // What came before woke nobody.
   }
   return cm_.get();
+}
+
+Result<ports::IwarpService*, std::string> SharedEngine::iwarp_service(
+    const ports::DeviceConfig& config) {
+  const std::lock_guard guard(cm_mutex_);
+  if (!iwarp_) {
+    auto opened = ports::IwarpService::open(*engine_, config);
+    if (!opened) {
+      return std::unexpected(std::move(opened.error()));
+    }
+    iwarp_ = std::move(*opened);
+  }
+  return iwarp_.get();
 }
 
 void SharedEngine::attach(Context& context) {

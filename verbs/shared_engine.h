@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "ports/cm_service.h"
 #include "ports/engine.h"
+#include "ports/iwarp_service.h"
 
 namespace verbena::verbs {
 
@@ -28,6 +29,10 @@ class SharedEngine final : public ports::EngineListener {
   /// The connection manager of the device in this process, started when there is none. The error
   /// is a sentence for the user.
   [[nodiscard]] Result<ports::CmService*, std::string> connection_manager(
+      const ports::DeviceConfig& config);
+
+  /// The same of an iWARP device: its connections.
+  [[nodiscard]] Result<ports::IwarpService*, std::string> iwarp_service(
       const ports::DeviceConfig& config);
 
   /// From attach to detach the context hears of events that belong to no object.
@@ -48,6 +53,7 @@ class SharedEngine final : public ports::EngineListener {
   std::unique_ptr<ports::Engine> engine_;
   std::mutex cm_mutex_;
   std::unique_ptr<ports::CmService> cm_;
+  std::unique_ptr<ports::IwarpService> iwarp_;
   /// The same, for the engine's threads.
   std::atomic<ports::CmService*> cm_to_wake_{nullptr};
   std::mutex contexts_mutex_;

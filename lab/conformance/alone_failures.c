@@ -45,9 +45,12 @@ static const struct failure failures[] = {
 
 static void observe_failure(struct device* device, const struct failure* failure) {
   struct pair pair;
-  if (open_pair(&pair, device, failure->name, IBV_QPT_RC, IBV_MTU_1024, failure->rnr_retry) != 0)
+  if (open_pair(&pair, device, failure->name, IBV_QPT_RC, IBV_MTU_1024, failure->rnr_retry) != 0) {
     return;
-  if (failure->receive_bytes != 0) post_receive(&pair, failure->receive_bytes);
+  }
+  if (failure->receive_bytes != 0) {
+    post_receive(&pair, failure->receive_bytes);
+  }
   struct ibv_send_wr request = {.opcode = failure->opcode};
   if (failure->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
     request.wr.atomic.remote_addr = failure->offset;
@@ -57,7 +60,9 @@ static void observe_failure(struct device* device, const struct failure* failure
     request.wr.rdma.remote_addr = failure->offset;
     request.wr.rdma.rkey = failure->key_difference;
   }
-  if (failure->opcode == IBV_WR_SEND_WITH_INV) request.invalidate_rkey = wrong_key;
+  if (failure->opcode == IBV_WR_SEND_WITH_INV) {
+    request.invalidate_rkey = wrong_key;
+  }
   const char* name = failure->name;
   const int result = post(&pair, request, failure->bytes);
   observe(name, "post_send", "return", "%s", errno_name(result));
@@ -78,7 +83,9 @@ static void observe_failure(struct device* device, const struct failure* failure
 static void observe_bad_requests(struct device* device) {
   struct pair pair;
   const char* name = "bad requests";
-  if (open_pair(&pair, device, name, IBV_QPT_RC, IBV_MTU_1024, 7) != 0) return;
+  if (open_pair(&pair, device, name, IBV_QPT_RC, IBV_MTU_1024, 7) != 0) {
+    return;
+  }
   struct endpoint* from = &pair.requester;
   struct ibv_sge pieces[3];
   for (int i = 0; i < 3; ++i) {
@@ -99,7 +106,9 @@ static void observe_bad_requests(struct device* device) {
 static void observe_local_key(struct device* device) {
   struct pair pair;
   const char* name = "SEND, wrong local key";
-  if (open_pair(&pair, device, name, IBV_QPT_RC, IBV_MTU_1024, 7) != 0) return;
+  if (open_pair(&pair, device, name, IBV_QPT_RC, IBV_MTU_1024, 7) != 0) {
+    return;
+  }
   post_receive(&pair, small);
   struct ibv_sge piece = {(uintptr_t)pair.requester.memory, small,
                           pair.requester.mr->lkey ^ wrong_key};
@@ -113,10 +122,14 @@ static void observe_local_key(struct device* device) {
 static void observe_full_queue(struct device* device) {
   struct pair pair;
   const char* name = "full receive queue";
-  if (open_pair(&pair, device, name, IBV_QPT_RC, IBV_MTU_1024, 7) != 0) return;
+  if (open_pair(&pair, device, name, IBV_QPT_RC, IBV_MTU_1024, 7) != 0) {
+    return;
+  }
   int count = 0, result = 0;
   // More than any device rounds up to.
-  while (count < 4096 && (result = post_receive(&pair, small)) == 0) ++count;
+  while (count < 4096 && (result = post_receive(&pair, small)) == 0) {
+    ++count;
+  }
   observe(name, "post_recv", "at least as many as asked", "%d", count >= queue_entries);
   observe(name, "post_recv", "return", "%s", errno_name(result));
   close_pair(&pair);
@@ -126,7 +139,9 @@ static void observe_full_queue(struct device* device) {
 static void observe_datagrams(struct device* device) {
   struct pair pair;
   const char* name = "UD, wrong Q_Key";
-  if (open_pair(&pair, device, name, IBV_QPT_UD, IBV_MTU_1024, 7) != 0) return;
+  if (open_pair(&pair, device, name, IBV_QPT_UD, IBV_MTU_1024, 7) != 0) {
+    return;
+  }
   post_receive(&pair, small + grh_bytes);
   struct ibv_send_wr request = {.opcode = IBV_WR_SEND};
   request.wr.ud.remote_qkey = qkey + 1;

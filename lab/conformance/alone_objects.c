@@ -34,7 +34,9 @@ static void observe_mr(struct ibv_pd* pd, const char* step, void* address, size_
   errno = 0;
   struct ibv_mr* mr = ibv_reg_mr(pd, address, bytes, access);
   observe("reg_mr", step, "return", "%s", made(mr));
-  if (mr == NULL) return;
+  if (mr == NULL) {
+    return;
+  }
   observe("reg_mr", step, "length", "%zu", mr->length);
   observe("reg_mr", step, "dereg", "%s", errno_name(ibv_dereg_mr(mr)));
 }
@@ -67,7 +69,9 @@ static void observe_cqs(struct ibv_context* context) {
     errno = 0;
     struct ibv_cq* cq = ibv_create_cq(context, rows[i].entries, NULL, NULL, rows[i].vector);
     observe("create_cq", rows[i].step, "return", "%s", made(cq));
-    if (cq == NULL) continue;
+    if (cq == NULL) {
+      continue;
+    }
     struct ibv_wc wc;
     observe("create_cq", rows[i].step, "enough entries", "%d", cq->cqe >= rows[i].entries);
     observe("create_cq", rows[i].step, "poll", "%d", ibv_poll_cq(cq, 1, &wc));
@@ -103,7 +107,9 @@ static void observe_qp_creation(struct ibv_pd* pd, struct ibv_cq* cq,
     errno = 0;
     struct ibv_qp* qp = ibv_create_qp(pd, &rows[i].attr);
     observe("create_qp", rows[i].step, "return", "%s", made(qp));
-    if (qp == NULL) continue;
+    if (qp == NULL) {
+      continue;
+    }
     // The call writes what there is over what was asked for. How much that is of nothing is the
     // device's.
     if (i + 1 < sizeof rows / sizeof *rows) {
@@ -120,7 +126,9 @@ static void observe_order(struct device* device) {
   struct endpoint end;
   const int failed = open_endpoint(&end, device, IBV_QPT_RC, 4096);
   observe("order", "open", "return", "%s", errno_name(failed));
-  if (failed != 0) return;
+  if (failed != 0) {
+    return;
+  }
   observe("order", "destroy a CQ that a QP uses", "return", "%s",
           errno_name(ibv_destroy_cq(end.cq)));
   observe("order", "dealloc a PD that a QP uses", "return", "%s",
@@ -143,7 +151,9 @@ void observe_objects(struct device* device) {
   observe_cqs(device->context);
   struct ibv_pd* pd = ibv_alloc_pd(device->context);
   struct ibv_cq* cq = ibv_create_cq(device->context, 16, NULL, NULL, 0);
-  if (pd == NULL || cq == NULL) fatal("ibv_alloc_pd, ibv_create_cq");
+  if (pd == NULL || cq == NULL) {
+    fatal("ibv_alloc_pd, ibv_create_cq");
+  }
   observe_regions(pd);
   observe_qp_creation(pd, cq, &device->attr);
   observe("free", "cq", "return", "%s", errno_name(ibv_destroy_cq(cq)));

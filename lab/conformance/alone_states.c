@@ -27,24 +27,34 @@ static void observe_attributes(const char* name, const char* step, struct endpoi
                   IBV_QP_DEST_QPN;
   const int result = ibv_query_qp(end->qp, &attr, all, &init);
   observe(name, step, "query_qp", "%s", errno_name(result));
-  if (result != 0) return;
+  if (result != 0) {
+    return;
+  }
   observe(name, step, "qp_state", "%s", state_names[attr.qp_state % 7]);
   observe(name, step, "object's state", "%s", state_names[end->qp->state % 7]);
   const enum ibv_qp_type type = end->qp->qp_type;
-  if (attr.qp_state == IBV_QPS_RESET || attr.qp_state == IBV_QPS_ERR) return;
+  if (attr.qp_state == IBV_QPS_RESET || attr.qp_state == IBV_QPS_ERR) {
+    return;
+  }
   observe(name, step, "port_num", "%u", attr.port_num);
   observe(name, step, type == IBV_QPT_UD ? "qkey" : "qp_access_flags", "0x%x",
           type == IBV_QPT_UD ? attr.qkey : attr.qp_access_flags);
-  if (attr.qp_state == IBV_QPS_INIT || type == IBV_QPT_UD) return;
+  if (attr.qp_state == IBV_QPS_INIT || type == IBV_QPT_UD) {
+    return;
+  }
   observe(name, step, "path_mtu", "%d", 128 << attr.path_mtu);
   observe(name, step, "is_global", "%u", attr.ah_attr.is_global);
   observe(name, step, "hop_limit", "%u", attr.ah_attr.grh.hop_limit);
   observe(name, step, "destination is itself", "%d", attr.dest_qp_num == end->qp->qp_num);
   observe(name, step, "rq_psn", "0x%x", attr.rq_psn);
-  if (type != IBV_QPT_RC) return;
+  if (type != IBV_QPT_RC) {
+    return;
+  }
   observe(name, step, "max_dest_rd_atomic", "%u", attr.max_dest_rd_atomic);
   observe(name, step, "min_rnr_timer", "%u", attr.min_rnr_timer);
-  if (attr.qp_state != IBV_QPS_RTS) return;
+  if (attr.qp_state != IBV_QPS_RTS) {
+    return;
+  }
   observe(name, step, "sq_psn", "0x%x", attr.sq_psn);
   observe(name, step, "timeout", "%u", attr.timeout);
   observe(name, step, "retry_cnt", "%u", attr.retry_cnt);
@@ -57,14 +67,18 @@ static void observe_posts(const char* name, const char* step, struct endpoint* e
   struct ibv_recv_wr receive = {.wr_id = receive_id}, *bad_receive = NULL;
   observe(name, step, "post_recv", "%s",
           errno_name(ibv_post_recv(end->qp, &receive, &bad_receive)));
-  if (end->qp->qp_type == IBV_QPT_UD || end->qp->state == IBV_QPS_RTS) return;
+  if (end->qp->qp_type == IBV_QPT_UD || end->qp->state == IBV_QPS_RTS) {
+    return;
+  }
   struct ibv_send_wr send = {.wr_id = send_id,
                              .opcode = IBV_WR_SEND,
                              .send_flags = IBV_SEND_SIGNALED},
                      *bad = NULL;
   const int result = ibv_post_send(end->qp, &send, &bad);
   observe(name, step, "post_send", "%s", errno_name(result));
-  if (result != 0) observe(name, step, "bad_wr is the request", "%d", bad == &send);
+  if (result != 0) {
+    observe(name, step, "bad_wr is the request", "%d", bad == &send);
+  }
 }
 
 // How many of each kind: the order between the two queues is nobody's promise.
@@ -91,7 +105,9 @@ static void observe_path(struct device* device, enum ibv_qp_type type) {
   struct endpoint end;
   const int failed = open_endpoint(&end, device, type, 4096);
   observe(name, "create_qp", "return", "%s", errno_name(failed));
-  if (failed != 0) return;
+  if (failed != 0) {
+    return;
+  }
   const struct peer itself = self(&end, 0x123456);
   observe_attributes(name, "RESET", &end);
   observe_posts(name, "RESET", &end);
@@ -119,7 +135,9 @@ static void observe_path(struct device* device, enum ibv_qp_type type) {
 // Transitions that the specification forbids, or that lack what it requires (IBTA vol 1, 11.2.5.2).
 static void observe_refusals(struct device* device) {
   struct endpoint end;
-  if (open_endpoint(&end, device, IBV_QPT_RC, 4096) != 0) return;
+  if (open_endpoint(&end, device, IBV_QPT_RC, 4096) != 0) {
+    return;
+  }
   const struct peer itself = self(&end, 1);
   const char* const name = "refused transitions";
   observe(name, "RESET to RTR", "modify_qp", "%s", errno_name(to_rtr(&end, &itself, IBV_MTU_1024)));

@@ -30,8 +30,12 @@ static const struct operation operations[] = {
 };
 
 static int is_for(const struct operation* operation, enum ibv_qp_type type) {
-  if (type == IBV_QPT_RC) return 1;
-  if (type == IBV_QPT_UC) return operation->opcode != IBV_WR_RDMA_READ;
+  if (type == IBV_QPT_RC) {
+    return 1;
+  }
+  if (type == IBV_QPT_UC) {
+    return operation->opcode != IBV_WR_RDMA_READ;
+  }
   return operation->opcode == IBV_WR_SEND || operation->opcode == IBV_WR_SEND_WITH_IMM;
 }
 
@@ -48,15 +52,21 @@ static void observe_message(struct pair* pair, const char* name, const struct op
   request.imm_data = htobe32(immediate);
   const int result = post(pair, request, bytes);
   observe(name, "post_send", "return", "%s", errno_name(result));
-  if (result != 0) return;
+  if (result != 0) {
+    return;
+  }
   observe_completion(name, "requester", from, completion_limit_ms);
-  if (operation->takes_receive) observe_completion(name, "responder", at, completion_limit_ms);
+  if (operation->takes_receive) {
+    observe_completion(name, "responder", at, completion_limit_ms);
+  }
   const int is_read = operation->opcode == IBV_WR_RDMA_READ;
   struct endpoint* taker = is_read ? from : at;
   const uint32_t seed = is_read ? seed_there : seed_here;
   // A WRITE over UC has no completion where it arrives.
   const int64_t deadline = now_ms() + (from->qp->qp_type == IBV_QPT_UC ? unreliable_limit_ms : 0);
-  while (!is_filled(taker->memory + header, bytes, seed) && now_ms() < deadline) usleep(1000);
+  while (!is_filled(taker->memory + header, bytes, seed) && now_ms() < deadline) {
+    usleep(1000);
+  }
   observe(name, "memory", "right", "%d", is_filled(taker->memory + header, bytes, seed));
   // What lies behind the message must be as it was.
   uint8_t behind[64];
@@ -73,15 +83,23 @@ static void observe_sizes(struct device* device, enum ibv_qp_type type, const ch
   static const uint32_t sizes[] = {0,     1,         mtu_bytes - 1, mtu_bytes, mtu_bytes + 1,
                                    65536, pair_bytes};
   for (size_t i = 0; i < sizeof operations / sizeof *operations; ++i) {
-    if (!is_for(&operations[i], type)) continue;
+    if (!is_for(&operations[i], type)) {
+      continue;
+    }
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; ++k) {
-      if (type == IBV_QPT_UD && sizes[k] > mtu_bytes) continue;
+      if (type == IBV_QPT_UD && sizes[k] > mtu_bytes) {
+        continue;
+      }
       // Unreliable ones lose what a busy machine drops.
-      if (type == IBV_QPT_UC && sizes[k] > mtu_bytes + 1) continue;
+      if (type == IBV_QPT_UC && sizes[k] > mtu_bytes + 1) {
+        continue;
+      }
       char name[64];
       snprintf(name, sizeof name, "%s %s %u", service, operations[i].name, sizes[k]);
       struct pair pair;
-      if (open_pair(&pair, device, name, type, IBV_MTU_1024, 7) != 0) continue;
+      if (open_pair(&pair, device, name, type, IBV_MTU_1024, 7) != 0) {
+        continue;
+      }
       observe_message(&pair, name, &operations[i], sizes[k]);
       close_pair(&pair);
     }
@@ -97,7 +115,9 @@ static uint64_t word_at(const struct endpoint* end) {
 static void observe_atomic(struct device* device, const char* name, enum ibv_wr_opcode opcode,
                            uint64_t compare, uint64_t value) {
   struct pair pair;
-  if (open_pair(&pair, device, name, IBV_QPT_RC, IBV_MTU_1024, 7) != 0) return;
+  if (open_pair(&pair, device, name, IBV_QPT_RC, IBV_MTU_1024, 7) != 0) {
+    return;
+  }
   const uint64_t before = 0xfffffffffffffff0;
   memcpy(pair.responder.memory, &before, sizeof before);
   struct ibv_send_wr request = {.opcode = opcode};

@@ -48,7 +48,9 @@ static struct control control_of(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
   const int other = dup(fd);
   const struct control control = {.in = fdopen(fd, "r"), .out = fdopen(other, "w")};
-  if (control.in == NULL || control.out == NULL) fatal("fdopen");
+  if (control.in == NULL || control.out == NULL) {
+    fatal("fdopen");
+  }
   return control;
 }
 
@@ -71,7 +73,9 @@ void close_control(struct control* control) {
 
 int accept_from(int listener, struct control* control) {
   const int fd = accept(listener, NULL, NULL);
-  if (fd >= 0) *control = control_of(fd);
+  if (fd >= 0) {
+    *control = control_of(fd);
+  }
   return fd >= 0;
 }
 
@@ -88,11 +92,15 @@ int connect_to(const char* address, struct control* control) {
       set_limit(fd, greeting_limit_s);
       is_there = recv(fd, &first, 1, MSG_PEEK) == 1;
       set_limit(fd, control_limit_s);
-      if (!is_there) close_control(control);
+      if (!is_there) {
+        close_control(control);
+      }
     } else if (fd >= 0) {
       close(fd);
     }
-    if (!is_there) usleep(retry_us);
+    if (!is_there) {
+      usleep(retry_us);
+    }
   }
   freeaddrinfo(where);
   return is_there;
@@ -107,9 +115,13 @@ int tell(struct control* control, const char* format, ...) {
 }
 
 int hear(struct control* control, char line[line_bytes_max]) {
-  if (fgets(line, line_bytes_max, control->in) == NULL) return 0;
+  if (fgets(line, line_bytes_max, control->in) == NULL) {
+    return 0;
+  }
   char* end = strchr(line, '\n');
-  if (end == NULL) return 0;
+  if (end == NULL) {
+    return 0;
+  }
   *end = '\0';
   return 1;
 }

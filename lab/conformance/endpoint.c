@@ -40,12 +40,16 @@ static int choose_gid(struct ibv_context* context, int rows, int ip_version) {
 void open_device(struct device* device, const char* name, int ip_version) {
   int count = 0;
   struct ibv_device** list = ibv_get_device_list(&count);
-  if (list == NULL) fatal("ibv_get_device_list");
+  if (list == NULL) {
+    fatal("ibv_get_device_list");
+  }
   device->context = NULL;
   for (int i = 0; i < count && device->context == NULL; ++i) {
     if (name == NULL || strcmp(ibv_get_device_name(list[i]), name) == 0) {
       device->context = ibv_open_device(list[i]);
-      if (device->context == NULL) fatal("ibv_open_device");
+      if (device->context == NULL) {
+        fatal("ibv_open_device");
+      }
     }
   }
   ibv_free_device_list(list);
@@ -53,8 +57,12 @@ void open_device(struct device* device, const char* name, int ip_version) {
     fprintf(stderr, "conformance: there is no device %s\n", name == NULL ? "" : name);
     exit(1);
   }
-  if (ibv_query_device(device->context, &device->attr) != 0) fatal("ibv_query_device");
-  if (ibv_query_port(device->context, port_number, &device->port) != 0) fatal("ibv_query_port");
+  if (ibv_query_device(device->context, &device->attr) != 0) {
+    fatal("ibv_query_device");
+  }
+  if (ibv_query_port(device->context, port_number, &device->port) != 0) {
+    fatal("ibv_query_port");
+  }
   device->gid_index = choose_gid(device->context, device->port.gid_tbl_len, ip_version);
   if (ibv_query_gid(device->context, port_number, device->gid_index, &device->gid) != 0) {
     fatal("ibv_query_gid");
@@ -71,8 +79,12 @@ int open_endpoint(struct endpoint* endpoint, struct device* device, enum ibv_qp_
                   uint32_t bytes) {
   *endpoint = (struct endpoint){.device = device, .bytes = bytes};
   unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  if (device->attr.atomic_cap != IBV_ATOMIC_NONE) access |= IBV_ACCESS_REMOTE_ATOMIC;
-  if (device->attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) access |= IBV_ACCESS_MW_BIND;
+  if (device->attr.atomic_cap != IBV_ATOMIC_NONE) {
+    access |= IBV_ACCESS_REMOTE_ATOMIC;
+  }
+  if (device->attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) {
+    access |= IBV_ACCESS_MW_BIND;
+  }
   errno = 0;
   endpoint->pd = ibv_alloc_pd(device->context);
   endpoint->memory = make_memory(bytes);
@@ -90,17 +102,27 @@ int open_endpoint(struct endpoint* endpoint, struct device* device, enum ibv_qp_
                                             .max_recv_sge = 2}};
     endpoint->qp = ibv_create_qp(endpoint->pd, &attr);
   }
-  if (endpoint->qp != NULL) return 0;
+  if (endpoint->qp != NULL) {
+    return 0;
+  }
   const int error = errno != 0 ? errno : EIO;
   close_endpoint(endpoint);
   return error;
 }
 
 void close_endpoint(struct endpoint* endpoint) {
-  if (endpoint->qp != NULL) ibv_destroy_qp(endpoint->qp);
-  if (endpoint->cq != NULL) ibv_destroy_cq(endpoint->cq);
-  if (endpoint->mr != NULL) ibv_dereg_mr(endpoint->mr);
-  if (endpoint->pd != NULL) ibv_dealloc_pd(endpoint->pd);
+  if (endpoint->qp != NULL) {
+    ibv_destroy_qp(endpoint->qp);
+  }
+  if (endpoint->cq != NULL) {
+    ibv_destroy_cq(endpoint->cq);
+  }
+  if (endpoint->mr != NULL) {
+    ibv_dereg_mr(endpoint->mr);
+  }
+  if (endpoint->pd != NULL) {
+    ibv_dealloc_pd(endpoint->pd);
+  }
   free(endpoint->memory);
   *endpoint = (struct endpoint){0};
 }
@@ -179,7 +201,9 @@ int wait_completion(struct ibv_cq* cq, struct ibv_wc* wc, int limit_ms) {
   const int64_t deadline = now_ms() + limit_ms;
   do {
     const int count = ibv_poll_cq(cq, 1, wc);
-    if (count != 0) return count;
+    if (count != 0) {
+      return count;
+    }
     usleep(100);
   } while (now_ms() < deadline);
   return 0;

@@ -44,7 +44,9 @@ static int parse(int count, char** words, struct wire_options* options) {
       options->ip_version = 6;
       continue;
     }
-    if (i + 1 == count) return 0;
+    if (i + 1 == count) {
+      return 0;
+    }
     const char* value = words[i + 1];
     if (strcmp(words[i], "--device") == 0) {
       options->device = value;
@@ -64,9 +66,17 @@ static int parse(int count, char** words, struct wire_options* options) {
 
 int main(int argc, char** argv) {
   struct wire_options options = {.ip_version = 4};
-  if (argc < 2 || !parse(argc - 2, argv + 2, &options)) return bad_usage();
-  if (strcmp(argv[1], "alone") == 0) return run_alone(options.device);
-  if (strcmp(argv[1], "agent") == 0) return run_agent(&options);
-  if (strcmp(argv[1], "master") == 0 && options.address != NULL) return run_master(&options);
+  if (argc < 2 || !parse(argc - 2, argv + 2, &options)) {
+    return bad_usage();
+  }
+  if (strcmp(argv[1], "alone") == 0) {
+    return run_alone(options.device);
+  }
+  if (strcmp(argv[1], "agent") == 0) {
+    return run_agent(&options);
+  }
+  if (strcmp(argv[1], "master") == 0 && options.address != NULL) {
+    return run_master(&options);
+  }
   return bad_usage();
 }

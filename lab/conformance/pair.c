@@ -15,12 +15,16 @@ uint8_t pattern(uint32_t seed, uint32_t position) {
 }
 
 void fill(uint8_t* memory, uint32_t bytes, uint32_t seed) {
-  for (uint32_t i = 0; i < bytes; ++i) memory[i] = pattern(seed, i);
+  for (uint32_t i = 0; i < bytes; ++i) {
+    memory[i] = pattern(seed, i);
+  }
 }
 
 int is_filled(const uint8_t* memory, uint32_t bytes, uint32_t seed) {
   for (uint32_t i = 0; i < bytes; ++i) {
-    if (memory[i] != pattern(seed, i)) return 0;
+    if (memory[i] != pattern(seed, i)) {
+      return 0;
+    }
   }
   return 1;
 }
@@ -29,7 +33,9 @@ static int bring_up(struct endpoint* end, const struct endpoint* other, uint32_t
                     uint32_t peer_psn, enum ibv_mtu mtu, uint8_t rnr_retry) {
   const struct peer peer = self(other, peer_psn);
   int result = to_init(end);
-  if (result == 0) result = to_rtr(end, &peer, mtu);
+  if (result == 0) {
+    result = to_rtr(end, &peer, mtu);
+  }
   return result == 0 ? to_rts(end, psn, rnr_retry) : result;
 }
 
@@ -37,7 +43,9 @@ int open_pair(struct pair* pair, struct device* device, const char* name, enum i
               enum ibv_mtu mtu, uint8_t rnr_retry) {
   *pair = (struct pair){0};
   int failed = open_endpoint(&pair->requester, device, type, pair_bytes);
-  if (failed == 0) failed = open_endpoint(&pair->responder, device, type, pair_bytes);
+  if (failed == 0) {
+    failed = open_endpoint(&pair->responder, device, type, pair_bytes);
+  }
   if (failed == 0) {
     failed =
         bring_up(&pair->requester, &pair->responder, requester_psn, responder_psn, mtu, rnr_retry);
@@ -59,7 +67,9 @@ int open_pair(struct pair* pair, struct device* device, const char* name, enum i
 }
 
 void close_pair(struct pair* pair) {
-  if (pair->address != NULL) ibv_destroy_ah(pair->address);
+  if (pair->address != NULL) {
+    ibv_destroy_ah(pair->address);
+  }
   close_endpoint(&pair->requester);
   close_endpoint(&pair->responder);
   *pair = (struct pair){0};
@@ -71,14 +81,20 @@ int post(struct pair* pair, struct ibv_send_wr request, uint32_t bytes) {
   const struct ibv_sge none = {0};
   request.wr_id = request_id;
   request.send_flags |= IBV_SEND_SIGNALED;
-  if (request.sg_list == NULL) request.sg_list = bytes != 0 ? &piece : (struct ibv_sge*)&none;
-  if (request.num_sge == 0) request.num_sge = bytes != 0 ? 1 : 0;
+  if (request.sg_list == NULL) {
+    request.sg_list = bytes != 0 ? &piece : (struct ibv_sge*)&none;
+  }
+  if (request.num_sge == 0) {
+    request.num_sge = bytes != 0 ? 1 : 0;
+  }
   const int is_atomic =
       request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
   if (from->qp->qp_type == IBV_QPT_UD) {
     request.wr.ud.ah = pair->address;
     request.wr.ud.remote_qpn = pair->responder.qp->qp_num;
-    if (request.wr.ud.remote_qkey == 0) request.wr.ud.remote_qkey = qkey;
+    if (request.wr.ud.remote_qkey == 0) {
+      request.wr.ud.remote_qkey = qkey;
+    }
   } else if (is_atomic) {
     request.wr.atomic.remote_addr += (uintptr_t)pair->responder.memory;
     request.wr.atomic.rkey ^= pair->responder.mr->rkey;
@@ -104,17 +120,23 @@ void observe_completion(const char* name, const char* step, struct endpoint* end
   struct ibv_wc wc = {0};
   const int count = wait_completion(end->cq, &wc, limit_ms);
   observe(name, step, "completion", "%s", count == 1 ? ibv_wc_status_str(wc.status) : "none");
-  if (count != 1) return;
+  if (count != 1) {
+    return;
+  }
   observe(name, step, "wr_id", "%u", (unsigned)wc.wr_id);
   observe(name, step, "qp_num is its own", "%d", wc.qp_num == end->qp->qp_num);
   // With an error nothing else means anything (ibv_poll_cq(3)).
-  if (wc.status != IBV_WC_SUCCESS) return;
+  if (wc.status != IBV_WC_SUCCESS) {
+    return;
+  }
   observe(name, step, "opcode", "%d", wc.opcode);
   observe(name, step, "wc_flags", "0x%x", wc.wc_flags);
   if (wc.opcode & IBV_WC_RECV || wc.opcode == IBV_WC_RDMA_READ) {
     observe(name, step, "byte_len", "%u", wc.byte_len);
   }
-  if (wc.wc_flags & IBV_WC_WITH_IMM) observe(name, step, "imm_data", "0x%x", be32toh(wc.imm_data));
+  if (wc.wc_flags & IBV_WC_WITH_IMM) {
+    observe(name, step, "imm_data", "0x%x", be32toh(wc.imm_data));
+  }
 }
 
 void observe_state(const char* name, const char* step, struct endpoint* end) {
@@ -130,7 +152,9 @@ void observe_events(const char* name, struct device* device) {
   int count = 0;
   while (poll(&ready, 1, silence_ms) == 1) {
     struct ibv_async_event event;
-    if (ibv_get_async_event(device->context, &event) != 0) break;
+    if (ibv_get_async_event(device->context, &event) != 0) {
+      break;
+    }
     char step[32];
     snprintf(step, sizeof step, "event %d", count++);
     observe(name, step, "type", "%s", ibv_event_type_str(event.event_type));

@@ -19,7 +19,9 @@ static int mtu_bytes(enum ibv_mtu mtu) { return 128 << mtu; }
 // The greatest MTU of the specification that isn't above.
 static enum ibv_mtu mtu_of(int bytes) {
   enum ibv_mtu mtu = IBV_MTU_256;
-  while (mtu < IBV_MTU_4096 && mtu_bytes((enum ibv_mtu)(mtu + 1)) <= bytes) ++mtu;
+  while (mtu < IBV_MTU_4096 && mtu_bytes((enum ibv_mtu)(mtu + 1)) <= bytes) {
+    ++mtu;
+  }
   return mtu;
 }
 
@@ -30,7 +32,9 @@ static int greet(struct control* control, const struct device* device) {
 // The MTU of the peer's port; 0 if it isn't one of us.
 static int hear_greeting(struct control* control) {
   char line[line_bytes_max];
-  if (!hear(control, line) || strncmp(line, greeting, sizeof greeting - 1) != 0) return 0;
+  if (!hear(control, line) || strncmp(line, greeting, sizeof greeting - 1) != 0) {
+    return 0;
+  }
   return atoi(line + sizeof greeting - 1);
 }
 
@@ -52,7 +56,9 @@ static int obey(struct device* device, struct control* control, const char* line
 // Returns 0 if who connected is no master.
 static int serve(struct device* device, struct control* control) {
   char line[line_bytes_max];
-  if (!greet(control, device) || hear_greeting(control) == 0) return 0;
+  if (!greet(control, device) || hear_greeting(control) == 0) {
+    return 0;
+  }
   while (hear(control, line) && obey(device, control, line)) {
   }
   return 1;
@@ -65,7 +71,9 @@ int run_agent(const struct wire_options* options) {
   int served = 0;
   while (!served || !options->once) {
     struct control control;
-    if (!accept_from(listener, &control)) continue;
+    if (!accept_from(listener, &control)) {
+      continue;
+    }
     served = serve(&device, &control);
     close_control(&control);
   }
@@ -136,7 +144,9 @@ static int sizes_of(const struct wire_operation* operation, uint32_t mtu, uint32
 static int run_all(struct device* device, struct control* control, enum ibv_mtu mtu,
                    const char* only) {
   for (int index = 0; index < wire_operation_count; ++index) {
-    if (only != NULL && strstr(wire_operations[index].name, only) == NULL) continue;
+    if (only != NULL && strstr(wire_operations[index].name, only) == NULL) {
+      continue;
+    }
     uint32_t sizes[7];
     const int count = sizes_of(&wire_operations[index], (uint32_t)mtu_bytes(mtu), sizes);
     for (int i = 0; i < count; ++i) {
@@ -165,8 +175,12 @@ int run_master(const struct wire_options* options) {
   }
   const int ours = mtu_bytes(device.port.active_mtu);
   int mtu = options->mtu != 0 ? options->mtu : mtu_max;
-  if (theirs < mtu) mtu = theirs;
-  if (ours < mtu) mtu = ours;
+  if (theirs < mtu) {
+    mtu = theirs;
+  }
+  if (ours < mtu) {
+    mtu = ours;
+  }
   const int done = run_all(&device, control, mtu_of(mtu), options->only);
   close_control(control);
   return done ? 0 : 1;

@@ -56,7 +56,9 @@ struct side {
 // The first thing that goes wrong is the outcome; what follows from it isn't told.
 static void say(struct side* side, const char* format, ...) __attribute__((format(printf, 2, 3)));
 static void say(struct side* side, const char* format, ...) {
-  if (side->outcome[0] != '\0') return;
+  if (side->outcome[0] != '\0') {
+    return;
+  }
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(side->outcome, outcome_bytes_max, format, arguments);
@@ -64,7 +66,9 @@ static void say(struct side* side, const char* format, ...) {
 }
 
 static void check(struct side* side, int error, const char* call) {
-  if (error != 0) say(side, "%s failed: %s", call, strerror(abs(error)));
+  if (error != 0) {
+    say(side, "%s failed: %s", call, strerror(abs(error)));
+  }
 }
 
 static int is_well(const struct side* side) { return side->outcome[0] == '\0'; }
@@ -97,8 +101,9 @@ static uint32_t header_bytes(const struct side* side) {
 static void prepare_memory(struct side* side) {
   uint8_t* memory = side->end.memory;
   fill(memory, side->end.bytes, side->what->is_initiator ? seed_initiator : seed_target);
-  if (is_atomic(side) && !side->what->is_initiator)
+  if (is_atomic(side) && !side->what->is_initiator) {
     memcpy(memory, &atomic_before, sizeof atomic_before);
+  }
 }
 
 static void open_side(struct side* side, struct device* device) {
@@ -116,14 +121,18 @@ static void open_side(struct side* side, struct device* device) {
     say(side, "unsupported: no queue pairs of this type");
   }
   check(side, failed, "making a queue pair");
-  if (is_well(side)) prepare_memory(side);
+  if (is_well(side)) {
+    prepare_memory(side);
+  }
 }
 
 // SEND_INV takes away a key: that of a window of type 2, bound here, since no region of user space
 // may go by this on InfiniBand.
 static void bind_window(struct side* side) {
   struct endpoint* end = &side->end;
-  if (!is_well(side) || opcode_of(side) != IBV_WR_SEND_WITH_INV || side->what->is_initiator) return;
+  if (!is_well(side) || opcode_of(side) != IBV_WR_SEND_WITH_INV || side->what->is_initiator) {
+    return;
+  }
   if (!(end->device->attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B)) {
     say(side, "unsupported: the device has no memory windows of type 2");
     return;
@@ -154,9 +163,13 @@ static void bind_window(struct side* side) {
 static int exchange_addresses(struct side* side, struct control* control,
                               char line[line_bytes_max]) {
   struct peer mine = {0};
-  if (is_well(side)) mine = self(&side->end, (uint32_t)now_ms() & 0xffffff);
+  if (is_well(side)) {
+    mine = self(&side->end, (uint32_t)now_ms() & 0xffffff);
+  }
   char gid[33];
-  for (int i = 0; i < 16; ++i) snprintf(gid + 2 * i, 3, "%02x", mine.gid.raw[i]);
+  for (int i = 0; i < 16; ++i) {
+    snprintf(gid + 2 * (size_t)i, 3, "%02x", mine.gid.raw[i]);
+  }
   if (!tell(control, "at %u %u %s %" PRIu64 " %u", mine.qpn, mine.psn, gid, mine.address,
             mine.rkey) ||
       !hear(control, line) ||
@@ -166,24 +179,39 @@ static int exchange_addresses(struct side* side, struct control* control,
   }
   for (int i = 0; i < 16; ++i) {
     unsigned byte = 0;
-    if (sscanf(gid + 2 * i, "%2x", &byte) != 1) return 0;
+    if (sscanf(gid + 2 * (size_t)i, "%2x", &byte) != 1) {
+      return 0;
+    }
     side->peer.gid.raw[i] = (uint8_t)byte;
   }
-  if (!is_well(side)) return 1;
+  // Who has no queue pair says 0, which is no ordinary one's number.
+  if (side->peer.qpn == 0) {
+    say(side, "not begun");
+  }
+  if (!is_well(side)) {
+    return 1;
+  }
   check(side, to_init(&side->end), "the change to INIT");
-  if (is_well(side))
+  if (is_well(side)) {
     check(side, to_rtr(&side->end, &side->peer, side->what->mtu), "the change to RTR");
-  if (is_well(side)) check(side, to_rts(&side->end, mine.psn, retries), "the change to RTS");
+  }
+  if (is_well(side)) {
+    check(side, to_rts(&side->end, mine.psn, retries), "the change to RTS");
+  }
   if (is_well(side) && side->what->operation->type == IBV_QPT_UD) {
     errno = 0;
     side->address = address_of(&side->end, &side->peer);
-    if (side->address == NULL) check(side, errno, "ibv_create_ah");
+    if (side->address == NULL) {
+      check(side, errno, "ibv_create_ah");
+    }
   }
   return 1;
 }
 
 static void prepare_target(struct side* side) {
-  if (!is_well(side) || side->what->is_initiator || !takes_receive(side)) return;
+  if (!is_well(side) || side->what->is_initiator || !takes_receive(side)) {
+    return;
+  }
   // Data of a WRITE goes where the initiator says.
   const int is_write = opcode_of(side) == IBV_WR_RDMA_WRITE_WITH_IMM;
   struct ibv_sge piece = {.addr = (uintptr_t)side->end.memory,
@@ -206,12 +234,34 @@ static int exchange_keys(struct side* side, struct control* control, char line[l
     return 0;
   }
   *key = theirs;
-  if (strcmp(word, "ready") != 0) say(side, "not begun");
+  if (strcmp(word, "ready") != 0) {
+    say(side, "not begun");
+  }
   return 1;
 }
 
+// Where the request goes, and with which key.
+static void aim(const struct side* side, struct ibv_send_wr* request) {
+  if (side->address != NULL) {
+    request->wr.ud.ah = side->address;
+    request->wr.ud.remote_qpn = side->peer.qpn;
+    request->wr.ud.remote_qkey = qkey;
+  } else if (is_atomic(side)) {
+    request->wr.atomic.remote_addr = side->peer.address;
+    request->wr.atomic.rkey = side->peer.rkey;
+    const int is_swap = opcode_of(side) == IBV_WR_ATOMIC_CMP_AND_SWP;
+    request->wr.atomic.compare_add = is_swap ? atomic_before : atomic_add;
+    request->wr.atomic.swap = atomic_swap;
+  } else {
+    request->wr.rdma.remote_addr = side->peer.address;
+    request->wr.rdma.rkey = side->peer.rkey;
+  }
+}
+
 static void initiate(struct side* side, uint32_t key) {
-  if (!is_well(side)) return;
+  if (!is_well(side)) {
+    return;
+  }
   struct endpoint* end = &side->end;
   struct ibv_sge piece = {(uintptr_t)end->memory, side->what->bytes, end->mr->lkey};
   struct ibv_send_wr request = {.wr_id = 2,
@@ -225,23 +275,12 @@ static void initiate(struct side* side, uint32_t key) {
   } else {
     request.imm_data = htobe32(immediate);
   }
-  if (side->address != NULL) {
-    request.wr.ud.ah = side->address;
-    request.wr.ud.remote_qpn = side->peer.qpn;
-    request.wr.ud.remote_qkey = qkey;
-  } else if (is_atomic(side)) {
-    request.wr.atomic.remote_addr = side->peer.address;
-    request.wr.atomic.rkey = side->peer.rkey;
-    const int is_swap = opcode_of(side) == IBV_WR_ATOMIC_CMP_AND_SWP;
-    request.wr.atomic.compare_add = is_swap ? atomic_before : atomic_add;
-    request.wr.atomic.swap = atomic_swap;
-  } else {
-    request.wr.rdma.remote_addr = side->peer.address;
-    request.wr.rdma.rkey = side->peer.rkey;
-  }
+  aim(side, &request);
   check(side, ibv_post_send(end->qp, &request, &bad), "ibv_post_send");
   struct ibv_wc wc;
-  if (!is_well(side)) return;
+  if (!is_well(side)) {
+    return;
+  }
   if (wait_completion(end->cq, &wc, limit_ms) != 1) {
     say(side, "no completion in %d s", limit_ms / 1000);
   } else if (wc.status != IBV_WC_SUCCESS) {
@@ -263,7 +302,9 @@ static void check_receive(struct side* side, const struct ibv_wc* wc) {
   if (has_immediate && (!(wc->wc_flags & IBV_WC_WITH_IMM) || be32toh(wc->imm_data) != immediate)) {
     say(side, "the immediate is 0x%x, flags 0x%x", be32toh(wc->imm_data), wc->wc_flags);
   }
-  if (opcode_of(side) != IBV_WR_SEND_WITH_INV) return;
+  if (opcode_of(side) != IBV_WR_SEND_WITH_INV) {
+    return;
+  }
   if (!(wc->wc_flags & IBV_WC_WITH_INV)) {
     say(side, "the receive doesn't tell that a key is gone (flags 0x%x)", wc->wc_flags);
   } else if (wc->invalidated_rkey != side->window->rkey) {
@@ -273,7 +314,9 @@ static void check_receive(struct side* side, const struct ibv_wc* wc) {
 }
 
 static void receive(struct side* side) {
-  if (!is_well(side) || !takes_receive(side)) return;
+  if (!is_well(side) || !takes_receive(side)) {
+    return;
+  }
   struct ibv_wc wc = {0};
   if (wait_completion(side->end.cq, &wc, limit_ms) != 1) {
     say(side, "nothing was received in %d s", limit_ms / 1000);
@@ -285,11 +328,15 @@ static void receive(struct side* side) {
 static void check_word(struct side* side, const char* whose, uint64_t expected) {
   uint64_t word = 0;
   memcpy(&word, side->end.memory, sizeof word);
-  if (word != expected) say(side, "%s 0x%" PRIx64 " instead of 0x%" PRIx64, whose, word, expected);
+  if (word != expected) {
+    say(side, "%s 0x%" PRIx64 " instead of 0x%" PRIx64, whose, word, expected);
+  }
 }
 
 static void check_memory(struct side* side) {
-  if (!is_well(side)) return;
+  if (!is_well(side)) {
+    return;
+  }
   if (is_atomic(side)) {
     const int is_swap = opcode_of(side) == IBV_WR_ATOMIC_CMP_AND_SWP;
     if (side->what->is_initiator) {
@@ -307,8 +354,12 @@ static void check_memory(struct side* side) {
   if (is_taker) {
     const int64_t deadline =
         now_ms() + (side->what->operation->type == IBV_QPT_UC ? unreliable_limit_ms : 0);
-    while (!is_filled(side->end.memory + there, bytes, seed) && now_ms() < deadline) usleep(1000);
-    if (!is_filled(side->end.memory + there, bytes, seed)) say(side, "the data is wrong");
+    while (!is_filled(side->end.memory + there, bytes, seed) && now_ms() < deadline) {
+      usleep(1000);
+    }
+    if (!is_filled(side->end.memory + there, bytes, seed)) {
+      say(side, "the data is wrong");
+    }
   }
   const uint32_t own_seed = side->what->is_initiator ? seed_initiator : seed_target;
   for (uint32_t i = there + bytes; i < side->end.bytes; ++i) {
@@ -320,8 +371,12 @@ static void check_memory(struct side* side) {
 }
 
 static void close_side(struct side* side) {
-  if (side->address != NULL) ibv_destroy_ah(side->address);
-  if (side->window != NULL) ibv_dealloc_mw(side->window);
+  if (side->address != NULL) {
+    ibv_destroy_ah(side->address);
+  }
+  if (side->window != NULL) {
+    ibv_dealloc_mw(side->window);
+  }
   close_endpoint(&side->end);
 }
 
@@ -329,17 +384,25 @@ static int run_steps(struct side* side, struct device* device, struct control* c
   char line[line_bytes_max];
   uint32_t key = 0;
   open_side(side, device);
-  if (!exchange_addresses(side, control, line)) return 0;
+  if (!exchange_addresses(side, control, line)) {
+    return 0;
+  }
   bind_window(side);
   prepare_target(side);
-  if (!exchange_keys(side, control, line, &key)) return 0;
+  if (!exchange_keys(side, control, line, &key)) {
+    return 0;
+  }
   if (side->what->is_initiator) {
     initiate(side, key);
-    if (!tell(control, "done") || !hear(control, line)) return 0;
+    if (!tell(control, "done") || !hear(control, line)) {
+      return 0;
+    }
   } else {
     receive(side);
     // What takes no receive is there when the initiator says so.
-    if (!hear(control, line) || !tell(control, "seen")) return 0;
+    if (!hear(control, line) || !tell(control, "seen")) {
+      return 0;
+    }
   }
   check_memory(side);
   // Nobody goes before both have looked: a queue pair that is gone answers no retransmission.
@@ -352,6 +415,8 @@ int run_wire_case(struct device* device, const struct wire_case* what, struct co
   struct side side = {.what = what, .outcome = outcome};
   const int is_there = run_steps(&side, device, control);
   close_side(&side);
-  if (outcome[0] == '\0') snprintf(outcome, outcome_bytes_max, "ok");
+  if (outcome[0] == '\0') {
+    snprintf(outcome, outcome_bytes_max, "ok");
+  }
   return is_there;
 }

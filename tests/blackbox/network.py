@@ -3,6 +3,7 @@ CI; the programs inside run as an ordinary user without capabilities."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -159,3 +160,17 @@ def stop_capture(program: Program) -> None:
     time.sleep(100 * POLL_INTERVAL_S)
     program.send_signal(signal.SIGINT)
     program.wait()
+
+
+@contextlib.contextmanager
+def captured(cable: Cable, directory: pathlib.Path):
+    """What arrives at the second host in the meantime, as a file; in the end every packet of it is
+    checked."""
+    path = directory / "wire.pcapng"
+    path.touch(0o666)
+    capture = cable.start_capture(cable.b, path)
+    try:
+        yield path
+    finally:
+        stop_capture(capture)
+    check_wire(path)

@@ -8,7 +8,7 @@ without KVM is slow, so there are few boots, and each does a lot.
 from __future__ import annotations
 
 import json
-import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -115,20 +115,19 @@ class Wire:
             program = self.start(*command, options=options).wait()
             if program.status == 0:
                 return program
-            subprocess.run(["sleep", "0.5"], check=True)
+            time.sleep(0.5)
         raise AssertionError(program.report())
 
 
-def test_unmodified_programs_talk_to_rxe_both_ways(host, tmp_path):
-    """rping by the connection manager, ibv_rc_pingpong with its own TCP connection: each with ours
-    as server and as client; and the guest pings our address."""
-    here, there = host.free_port(), host.free_port()
-    wire = Wire(host, tmp_path, [there], {
+def test_the_connection_manager_talks_to_the_kernels(host, tmp_path):
+    """rping and ucmatose, with ours as server and as client; and the guest pings our address."""
+    ping = f"ping -c 1 -W 1 {OURS}"
+    wire = Wire(host, tmp_path, [], {
         "rping-serves": f"rping -s -a {THEIRS} -C 5 -V -v",
-        "rping-asks": f"bash -c 'until ping -c 1 -W 1 {OURS} && rping -c -a {OURS} -C 5 -V -v; do "
-                      "sleep 0.5; done'",
-        "pingpong-serves": f"ibv_rc_pingpong -d rxe0 -g 1 -n 20 -c -p {there}",
-        "pingpong-asks": f"ibv_rc_pingpong -d rxe0 -g 1 -n 20 -c -p {here} {HOST_OF_GUEST}",
+        "rping-asks": f"bash -c 'until {ping} && rping -c -a {OURS} -C 5 -V -v; do sleep 1; done'",
+        "ucmatose-serves": f"ucmatose -b {THEIRS} -C 20 -S 3000",
+        "ucmatose-asks": f"bash -c 'until {ping} && ucmatose -s {OURS} -C 20 -S 3000; do sleep 1; "
+                         "done'",
     })
     capture = tmp_path / "rping.pcapng"
 
@@ -145,17 +144,47 @@ def test_unmodified_programs_talk_to_rxe_both_ways(host, tmp_path):
     assert output.count("ping data:") == 5 and "1 received, 0% packet loss" in output, output
     server.succeed()
 
-    wire.begin("pingpong-serves")
-    client = wire.run_until_good("ibv_rc_pingpong", "-g", "0", "-n", "20", "-c", "-p", str(there),
-                                 "127.0.0.1")
-    assert "20 iters" in client.out, client.report()
-    wire.end("pingpong-serves")
+    wire.begin("ucmatose-serves")
+    wire.run_until_good("ucmatose", "-s", THEIRS, "-C", "20", "-S", "3000")
+    wire.end("ucmatose-serves")
 
-    server = wire.start("ibv_rc_pingpong", "-g", "0", "-n", "20", "-c", "-p", str(here))
-    host.wait_for_listener(server, here)
-    wire.begin("pingpong-asks")
-    wire.end("pingpong-asks")
+    server = wire.start("ucmatose", "-b", OURS, "-C", "20", "-S", "3000")
+    wire.begin("ucmatose-asks")
+    wire.end("ucmatose-asks")
     server.succeed()
+    wire.guest.succeed()
+
+
+# Programs that make a TCP connection of their own, with the arguments that both sides get; GIDs of
+# IPv4 are in row 1 of rxe's table and in row 0 of ours.
+TCP_PROGRAMS = {
+    "pingpong": ("ibv_rc_pingpong -n 20 -c", "-d rxe0 -g 1", "-g 0"),
+    "write_bw": ("ib_write_bw -F -n 40 -s 65536", "-d rxe0 -x 1", "-x 0"),
+    "read_lat": ("ib_read_lat -F -n 20 -s 4096", "-d rxe0 -x 1", "-x 0"),
+}
+
+
+def test_programs_with_a_tcp_connection_talk_to_rxe(host, tmp_path):
+    """ibv_rc_pingpong and perftest, with ours as client and as server."""
+    ports = {name: (host.free_port(), host.free_port()) for name in TCP_PROGRAMS}
+    steps = {}
+    for name, (command, theirs, _) in TCP_PROGRAMS.items():
+        here, there = ports[name]
+        steps[f"{name}-serves"] = f"{command} {theirs} -p {there}"
+        steps[f"{name}-asks"] = f"{command} {theirs} -p {here} {HOST_OF_GUEST}"
+    wire = Wire(host, tmp_path, [there for _, there in ports.values()], steps)
+    for name, (command, _, ours) in TCP_PROGRAMS.items():
+        here, there = ports[name]
+        words = [*command.split(), *ours.split()]
+        wire.begin(f"{name}-serves")
+        wire.run_until_good(*words, "-p", str(there), hosts.LOOPBACK)
+        wire.end(f"{name}-serves")
+
+        server = wire.start(*words, "-p", str(here))
+        host.wait_for_listener(server, here)
+        wire.begin(f"{name}-asks")
+        wire.end(f"{name}-asks")
+        server.succeed()
     wire.guest.succeed()
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from network import (ADDRESSES, INTERFACE, IPV6_ADDRESSES, RAW_ROWS, Cable, check_wire, fields_of,
-                     stop_capture)
+from network import ADDRESSES, INTERFACE, IPV6_ADDRESSES, RAW_ROWS, Cable, captured, fields_of
 from perftest_table import check_bandwidth, check_latency
 from rdmacm import connect
 
@@ -44,12 +43,8 @@ def test_pingpong(cable, row, way):
 
 @pytest.mark.parametrize("row", RAW_ROWS)
 def test_every_packet_on_the_wire_has_a_good_icrc(cable, tmp_path, row):
-    path = tmp_path / "wire.pcapng"
-    path.touch(0o666)
-    capture = cable.start_capture(cable.b, path)
-    cable.pair("ib_write_bw", "-F", "-x", str(RAW_ROWS[row]), "-n", "50")
-    stop_capture(capture)
-    check_wire(path)
+    with captured(cable, tmp_path) as path:
+        cable.pair("ib_write_bw", "-F", "-x", str(RAW_ROWS[row]), "-n", "50")
     packets = fields_of(path, "eth.type", "infiniband.bth.opcode", "eth.src", "eth.dst")
     assert len(packets) > 50
     assert all(opcode != "" for _, opcode, _, _ in packets)
@@ -105,12 +100,8 @@ def test_rdma_cm(cable, address):
 
 @pytest.mark.parametrize("row", ["IPv4", "link-local v1"])
 def test_a_vlan_tag_carries_the_service_level(cable, tmp_path, row):
-    path = tmp_path / "wire.pcapng"
-    path.touch(0o666)
-    capture = cable.start_capture(cable.b, path)
-    pingpong(cable, row, "-l", "3", options=["--vlan", "100"])
-    stop_capture(capture)
-    check_wire(path)
+    with captured(cable, tmp_path) as path:
+        pingpong(cable, row, "-l", "3", options=["--vlan", "100"])
     tags = set(fields_of(path, "vlan.id", "vlan.priority", only="infiniband.bth"))
     assert tags == {("100", "3")}, tags
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from network import (ADDRESSES, INTERFACE, Cable, check_wire, fields_of, run_as_root,
-                     stop_capture)
+from network import ADDRESSES, INTERFACE, Cable, captured, fields_of, run_as_root
 from perftest_table import check_bandwidth, check_latency
 from rough_pingpong import check_exchanges
 
@@ -100,12 +99,8 @@ def test_processes_of_one_host_do_not_use_the_network(cable):
 @with_mtu(*MTUS)
 def test_every_packet_on_the_wire_has_a_good_icrc(cable, tmp_path):
     """Those cut from batches too: their identifications tell that they are."""
-    path = tmp_path / "wire.pcapng"
-    path.touch(0o666)
-    capture = cable.start_capture(cable.b, path)
-    cable.pair("ib_write_bw", "-F", "-x", "0", "-n", "100")
-    stop_capture(capture)
-    check_wire(path)
+    with captured(cable, tmp_path) as path:
+        cable.pair("ib_write_bw", "-F", "-x", "0", "-n", "100")
     rows = set(fields_of(path, "ip.id", "ip.flags.df", "udp.srcport"))
     assert any(int(identification, 16) >= 8 for identification, _, _ in rows), rows
     assert {df for _, df, _ in rows} == {"1"}

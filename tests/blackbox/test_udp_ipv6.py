@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from network import IPV6_ADDRESSES, ROWS, Cable, check_wire, fields_of, stop_capture
+from network import IPV6_ADDRESSES, ROWS, Cable, captured, fields_of
 from perftest_table import check_bandwidth, check_latency
 from rdmacm import connect
 
@@ -82,12 +82,8 @@ def test_rdma_cm(cable, on_b):
 
 @pytest.mark.parametrize("row", IPV6_ROWS)
 def test_every_packet_on_the_wire_has_a_good_icrc(cable, tmp_path, row):
-    path = tmp_path / "wire.pcapng"
-    path.touch(0o666)
-    capture = cable.start_capture(cable.b, path)
-    cable.pair("ib_write_bw", "-F", "-x", str(ROWS[row]), "-n", "100")
-    stop_capture(capture)
-    check_wire(path)
+    with captured(cable, tmp_path) as path:
+        cable.pair("ib_write_bw", "-F", "-x", str(ROWS[row]), "-n", "100")
     packets = fields_of(path, "ipv6.src", "ipv6.dst", "udp.srcport", "infiniband.bth.opcode")
     assert len(packets) > 100
     prefix = IPV6_ADDRESSES[0].rstrip("1") if row == "IPv6" else "fe80::"
@@ -103,13 +99,9 @@ TRAFFIC_CLASS = 0x6A  # DSCP 26 (AF31), ECN 2: capable.
 
 @pytest.mark.parametrize("row,field", [("IPv4", "ip.dsfield"), ("IPv6", "ipv6.tclass")])
 def test_the_traffic_class_is_on_the_wire(cable, tmp_path, row, field):
-    path = tmp_path / "wire.pcapng"
-    path.touch(0o666)
-    capture = cable.start_capture(cable.b, path)
-    cable.pair("ib_write_bw", "-F", "-x", str(ROWS[row]), "-n", "20", "--tclass",
-               str(TRAFFIC_CLASS))
-    stop_capture(capture)
-    check_wire(path)
+    with captured(cable, tmp_path) as path:
+        cable.pair("ib_write_bw", "-F", "-x", str(ROWS[row]), "-n", "20", "--tclass",
+                   str(TRAFFIC_CLASS))
     assert {int(value, 16) for value, in fields_of(path, field)} == {TRAFFIC_CLASS}
 
 
@@ -123,14 +115,11 @@ def test_the_traffic_class_is_in_frames_within_a_host(host, tmp_path, row, field
 
 def test_a_flow_label_chosen_by_the_connection_manager_is_on_the_wire(cable, tmp_path):
     """It is made of both ports, for routers that spread load by it."""
-    path = tmp_path / "wire.pcapng"
-    path.touch(0o666)
-    capture = cable.start_capture(cable.b, path)
-    port = str(cable.a.free_port())
-    server = cable.a.start("rping", "-s", "-a", "::0", "-p", port, "-C", "5")
-    connect(cable.b, server, "rping", "-c", "-a", IPV6_ADDRESSES[0], "-p", port, "-C", "5")
-    server.wait()
-    stop_capture(capture)
+    with captured(cable, tmp_path) as path:
+        port = str(cable.a.free_port())
+        server = cable.a.start("rping", "-s", "-a", "::0", "-p", port, "-C", "5")
+        connect(cable.b, server, "rping", "-c", "-a", IPV6_ADDRESSES[0], "-p", port, "-C", "5")
+        server.wait()
     labels = {int(label, 16) for label, in fields_of(
         path, "ipv6.flow", only=f"ipv6.src == {IPV6_ADDRESSES[1]} && infiniband.reth")}
     labels |= {int(label, 16) for label, in fields_of(

@@ -30,6 +30,12 @@ socklen_t length_of(const sockaddr& address) {
   return address.sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
 }
 
+ibv_gid abi_gid(const Gid& gid) {
+  ibv_gid abi{};
+  std::memcpy(abi.raw, gid.bytes.data(), gid.bytes.size());
+  return abi;
+}
+
 Gid gid_of(const sockaddr& address) {
   if (address.sa_family == AF_INET) {
     return roce::gid_from_ipv4(inet::Ipv4Address::from_value(ntohl(v4(address).sin_addr.s_addr)));

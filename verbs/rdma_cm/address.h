@@ -1,6 +1,7 @@
 // Socket addresses, as programs give them, and GIDs, as messages carry them.
 #pragma once
 
+#include <infiniband/verbs.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -15,6 +16,7 @@ namespace verbena::rdma_cm {
 /// AF_INET or AF_INET6: the families that we know.
 [[nodiscard]] bool is_known_family(const sockaddr& address);
 [[nodiscard]] socklen_t length_of(const sockaddr& address);
+[[nodiscard]] ibv_gid abi_gid(const Gid& gid);
 /// IPv4 addresses come as mapped GIDs. The family is known.
 [[nodiscard]] Gid gid_of(const sockaddr& address);
 /// In host order.

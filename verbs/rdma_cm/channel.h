@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <variant>
 #include <vector>
 
 #include "proto/ib_bth/cm/agent.h"
@@ -15,6 +16,17 @@ namespace verbena::rdma_cm {
 struct CmId;
 struct Multicast;
 
+/// What MPA's start frames say, in the view of the end that hears it.
+struct StreamNews {
+  std::vector<std::byte> private_data;
+  std::uint8_t responder_resources = 0;
+  std::uint8_t initiator_depth = 0;
+};
+
+/// What the peer of a connection says with an event; nothing, or in the words of the kind of
+/// device.
+using PeerNews = std::variant<std::monostate, ib::cm::Message, StreamNews>;
+
 /// An event before a program has fetched it.
 struct QueuedEvent {
   /// Whose it is: destroying that identifier drops it, and waits for its acknowledgement.
@@ -23,7 +35,7 @@ struct QueuedEvent {
   int status = 0;
   /// Of connection requests: the connection's own identifier.
   CmId* fresh = nullptr;
-  std::optional<ib::cm::Message> message;
+  PeerNews news;
   Multicast* multicast = nullptr;
 };
 

@@ -17,12 +17,6 @@ namespace {
 
 constexpr std::uint8_t port = 1;
 
-ibv_gid abi_gid(const Gid& gid) {
-  ibv_gid abi{};
-  std::memcpy(abi.raw, gid.bytes.data(), gid.bytes.size());
-  return abi;
-}
-
 }  // namespace
 
 std::mutex& library_mutex() {
@@ -64,30 +58,8 @@ void CmId::set_device(Device& on, const Gid& local) {
   route.addr.addr.ibaddr.pkey = htobe16(to_value(pkey_default));
 }
 
-void CmId::publish_path() {
-  constexpr std::uint8_t exactly = 2;  // IB_SA_EQ: the selectors of a path record.
-  path_record = std::make_unique<ibv_sa_path_rec>();
-  path_record->sgid = abi_gid(path.local);
-  path_record->dgid = abi_gid(path.remote);
-  path_record->flow_label = htobe32(path.flow_label);
-  path_record->hop_limit = path.hop_limit;
-  path_record->traffic_class = path.traffic_class;
-  path_record->reversible = 1;
-  path_record->numb_path = 1;
-  path_record->pkey = htobe16(to_value(pkey_default));
-  path_record->mtu_selector = exactly;
-  path_record->mtu = static_cast<std::uint8_t>(path.mtu);
-  path_record->rate_selector = exactly;
-  path_record->packet_life_time_selector = exactly;
-  path_record->packet_life_time = static_cast<std::uint8_t>(path.ack_timeout - 1);
-  route.path_rec = path_record.get();
-  route.num_paths = 1;
-  route.addr.addr.ibaddr.dgid = abi_gid(path.remote);
-}
-
-void CmId::push(rdma_cm_event_type type, int event_status, std::optional<ib::cm::Message> message) {
-  events().push(
-      {.owner = this, .type = type, .status = event_status, .message = std::move(message)});
+void CmId::push(rdma_cm_event_type type, int event_status, PeerNews news) {
+  events().push({.owner = this, .type = type, .status = event_status, .news = std::move(news)});
 }
 
 Errno create_id(CmId*& created, rdma_event_channel* channel, void* context, rdma_port_space space,
@@ -111,7 +83,7 @@ Errno create_id(CmId*& created, rdma_event_channel* channel, void* context, rdma
 
 void destroy_id(CmId& id) {
   // In a child of fork() there is nothing to say to anybody.
-  const bool dead = id.device != nullptr && id.device->cm->is_dead();
+  const bool dead = id.device != nullptr && id.manager().is_dead();
   if (id.event != nullptr) {
     rdma_ack_cm_event(id.event);
     id.event = nullptr;
@@ -120,11 +92,11 @@ void destroy_id(CmId& id) {
     leave_all_groups(id);
     if (id.state == IdState::listening) {
       for (Device& each : devices()) {
-        each.cm->unlisten(id.cookie());
+        each.manager->unlisten(id);
       }
     }
-    if (id.device != nullptr && id.comm_id != ib::cm::CommId{}) {
-      id.device->cm->destroy(id.comm_id);
+    if (id.device != nullptr) {
+      id.manager().forget(id);
     }
     release_bindings(id);
   }

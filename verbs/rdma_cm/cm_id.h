@@ -17,20 +17,15 @@
 #include <optional>
 #include <vector>
 
-#include "ports/cm_device.h"
+#include "ports/iwarp_device.h"
 #include "proto/ib_bth/cm/agent.h"
 #include "proto/ib_bth/cm/service_id.h"
 #include "verbs/rdma_cm/abi.h"
 #include "verbs/rdma_cm/channel.h"
 #include "verbs/rdma_cm/devices.h"
+#include "verbs/rdma_cm/manager.h"
 
 namespace verbena::rdma_cm {
-
-/// A port that an identifier has bound, in the fabric of one or more devices.
-struct Binding {
-  Device* device = nullptr;
-  ports::ServiceEntryId entry{};
-};
 
 struct Multicast {
   Gid group;
@@ -41,7 +36,7 @@ struct Multicast {
   std::uint32_t events = 0;
 };
 
-/// Both ends of the path that the connection takes, as queue pairs need it.
+/// Both ends of the path that the connection takes, and how InfiniBand's queue pairs take it.
 struct Path {
   Gid local;
   Gid remote;
@@ -97,14 +92,13 @@ struct CmId : rdma_cm_id {
   [[nodiscard]] sockaddr& destination() { return route.addr.dst_addr; }
   [[nodiscard]] ib::cm::PortSpace port_space() const { return ib::cm::PortSpace(ps); }
   [[nodiscard]] EventChannel& events() { return EventChannel::of(channel); }
+  /// Of the device that it is on.
+  [[nodiscard]] Manager& manager() const { return *device->manager; }
 
   /// The identifier is on that device from now on, at both ends' addresses.
   void set_device(Device& on, const Gid& local);
-  /// Fills path_rec from `path`.
-  void publish_path();
   /// Under the library's lock.
-  void push(rdma_cm_event_type type, int event_status = 0,
-            std::optional<ib::cm::Message> message = std::nullopt);
+  void push(rdma_cm_event_type type, int event_status = 0, PeerNews news = {});
   /// Of an identifier without a channel of the program's: waits for the event that ends the
   /// operation, and returns what it says. Others return 0 at once.
   [[nodiscard]] Errno complete();
@@ -116,10 +110,12 @@ struct CmId : rdma_cm_id {
   Agreement agreement;
   ib::cm::Ece local_ece;
   ib::cm::Ece remote_ece;
-  /// In the device's connection manager; 0 for none. Set when it is known, and again with each
-  /// event: the answer to a request may be fetched by another thread before the request's function
-  /// has returned.
+  /// In the device's connection manager; 0 for none. What the peer answers may come, and be fetched
+  /// by another thread, before the call that began the connection has returned: so the events bring
+  /// it along as well.
   std::atomic<ib::cm::CommId> comm_id{};
+  /// The same of an iWARP device.
+  std::atomic<ports::IwarpConnectionId> stream_id{};
   Qkey qkey{RDMA_UDP_QKEY};
 
   // Options.
@@ -163,9 +159,8 @@ void destroy_id(CmId& id);
 void release_bindings(CmId& id);
 
 // queue_pair.cpp
-[[nodiscard]] Errno init_qp_attr(CmId& id, ibv_qp_attr& attr, int& mask);
-/// To RTR and RTS, as agreed.
-[[nodiscard]] Errno make_qp_ready(CmId& id);
+/// As the manager of the identifier's device has it.
+[[nodiscard]] Errno move_qp(CmId& id, ibv_qp_state state);
 void make_qp_fail(CmId& id);
 [[nodiscard]] Errno create_qp(CmId& id, ibv_qp_init_attr_ex& attr);
 
@@ -176,5 +171,10 @@ void leave_all_groups(CmId& id);
 
 // connect.cpp
 [[nodiscard]] Errno migrate(CmId& id, rdma_event_channel* channel);
+[[nodiscard]] ByteView private_data_of(const CmId& id, const rdma_conn_param* param);
+/// How many READs a program wants to be possible at a time: without parameters, and with
+/// RDMA_MAX_RESP_RES, as many as the device can.
+[[nodiscard]] std::uint8_t responder_resources_of(const rdma_conn_param* param);
+[[nodiscard]] std::uint8_t initiator_depth_of(const rdma_conn_param* param);
 
 }  // namespace verbena::rdma_cm

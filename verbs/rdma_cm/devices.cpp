@@ -1,12 +1,14 @@
 #include "verbs/rdma_cm/devices.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <new>
 
 #include "base/bytes.h"
 #include "verbs/cm_access.h"
-#include "verbs/rdma_cm/library.h"
+#include "verbs/rdma_cm/manager_ib.h"
+#include "verbs/rdma_cm/manager_iw.h"
 
 namespace verbena::rdma_cm {
 
@@ -15,6 +17,7 @@ namespace {
 /// One port for each device.
 constexpr std::uint8_t port = 1;
 
+/// Addresses in the GID table, of a RoCE device.
 void read_gids(Device& device) {
   ibv_port_attr attr{};
   if (ibv_query_port(device.context, port, reinterpret_cast<_compat_ibv_port_attr*>(&attr)) != 0) {
@@ -40,21 +43,38 @@ void read_limits(Device& device) {
   }
 }
 
+/// Null, and the user has been told why, if it can't be had.
+std::unique_ptr<Manager> make_manager(Device& device) {
+  if (device.context->device->transport_type != IBV_TRANSPORT_IWARP) {
+    ports::CmDevice* cm = verbena_cm_device(device.context);
+    read_gids(device);
+    return cm != nullptr ? std::make_unique<IbManager>(device, *cm) : nullptr;
+  }
+  ports::IwarpDevice* iwarp = verbena_iwarp_device(device.context);
+  if (iwarp == nullptr) {
+    return nullptr;
+  }
+  for (const Gid& address : iwarp->addresses()) {
+    device.gids.push_back({.gid = address});
+  }
+  return std::make_unique<IwManager>(device, *iwarp);
+}
+
+/// The elements stay where they are: managers refer to them.
 std::vector<Device> open_devices() {
   std::vector<Device> opened;
-  ibv_device** list = ibv_get_device_list(nullptr);
-  for (ibv_device** each = list; each != nullptr && *each != nullptr; ++each) {
-    ibv_context* context = ibv_open_device(*each);
-    ports::CmDevice* cm = context != nullptr ? verbena_cm_device(context) : nullptr;
-    if (cm == nullptr) {
+  int count = 0;
+  ibv_device** list = ibv_get_device_list(&count);
+  opened.reserve(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) {
+    Device& device = opened.emplace_back();
+    device.context = ibv_open_device(list[i]);
+    device.manager = device.context != nullptr ? make_manager(device) : nullptr;
+    if (device.manager == nullptr) {
+      opened.pop_back();
       continue;
     }
-    cm->set_consumer(consumer());
-    Device& device = opened.emplace_back();
-    device.context = context;
-    device.cm = cm;
-    device.pd = ibv_alloc_pd(context);
-    read_gids(device);
+    device.pd = ibv_alloc_pd(device.context);
     read_limits(device);
   }
   if (list != nullptr) {
@@ -68,7 +88,7 @@ class Registry {
   /// Devices are opened anew when the process is a child of the one that opened them.
   std::span<Device> devices() {
     const std::lock_guard guard(mutex_);
-    const bool dead = !devices_->empty() && devices_->front().cm->is_dead();
+    const bool dead = !devices_->empty() && devices_->front().manager->is_dead();
     if (devices_->empty() || dead) {
       // The old ones are leaked: identifiers of before the fork refer to them.
       devices_ = new std::vector<Device>(open_devices());
@@ -96,13 +116,20 @@ std::optional<std::uint8_t> Device::index_of(const Gid& gid) const {
 
 std::span<Device> devices() { return registry().devices(); }
 
+std::vector<Device*> devices_by_preference() {
+  std::vector<Device*> all;
+  std::ranges::transform(devices(), std::back_inserter(all), [](Device& each) { return &each; });
+  std::ranges::stable_partition(all, [](const Device* each) {
+    return each->context->device->transport_type != IBV_TRANSPORT_IWARP;
+  });
+  return all;
+}
+
 Device* device_with(const Gid& gid) {
-  for (Device& device : devices()) {
-    if (device.index_of(gid)) {
-      return &device;
-    }
-  }
-  return nullptr;
+  const auto all = devices_by_preference();
+  const auto found = std::ranges::find_if(
+      all, [&](const Device* each) { return each->index_of(gid).has_value(); });
+  return found == all.end() ? nullptr : *found;
 }
 
 Device* device_of(const ibv_context* context) {

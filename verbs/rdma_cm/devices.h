@@ -2,21 +2,21 @@
 // for it, and never closed, as programs may go on using contexts that they got from us.
 #pragma once
 
-#include <mutex>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "ports/cm_device.h"
 #include "proto/gid.h"
 #include "verbs/rdma_cm/abi.h"
+#include "verbs/rdma_cm/manager.h"
 
 namespace verbena::rdma_cm {
 
 struct Device {
   ibv_context* context = nullptr;
-  ports::CmDevice* cm = nullptr;
-  /// Rows of the GID table of RoCE v2, by index.
+  std::unique_ptr<Manager> manager;
+  /// Its addresses: rows of the GID table of RoCE v2 with their indices, or those of its sockets.
   struct Row {
     Gid gid;
     std::uint8_t index = 0;
@@ -38,6 +38,8 @@ struct Device {
 
 /// The devices of this process; empty, and the user has been told why, if there is none.
 [[nodiscard]] std::span<Device> devices();
+/// The same in the order in which they are chosen: of two with one address the RoCE device.
+[[nodiscard]] std::vector<Device*> devices_by_preference();
 /// nullptr if no device has that address.
 [[nodiscard]] Device* device_with(const Gid& gid);
 [[nodiscard]] Device* device_of(const ibv_context* context);

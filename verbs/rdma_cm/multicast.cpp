@@ -12,12 +12,6 @@ namespace verbena::rdma_cm {
 
 namespace {
 
-ibv_gid abi_gid(const Gid& gid) {
-  ibv_gid abi{};
-  std::memcpy(abi.raw, gid.bytes.data(), gid.bytes.size());
-  return abi;
-}
-
 void detach(CmId& id, Multicast& multicast) {
   if (multicast.attached && id.qp != nullptr) {
     const ibv_gid gid = abi_gid(multicast.group);
@@ -39,10 +33,8 @@ Errno join(CmId& id, const sockaddr& address, void* context) {
   multicast.context = context;
   {
     const std::lock_guard guard(library_mutex());
-    id.events().push({.owner = &id,
-                      .type = RDMA_CM_EVENT_MULTICAST_JOIN,
-                      .message = std::nullopt,
-                      .multicast = &multicast});
+    id.events().push(
+        {.owner = &id, .type = RDMA_CM_EVENT_MULTICAST_JOIN, .news = {}, .multicast = &multicast});
   }
   return id.complete();
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "ports/log.h"
 #include "proto/roce/gid.h"
@@ -42,9 +43,9 @@ bool is_of_this_host(const sockaddr& address) {
 
 /// An address of this host that is no device's leads to the first device, to itself.
 std::optional<Local> loopback_local(const sockaddr& address) {
-  for (Device& device : devices()) {
-    if (const auto gid = address_like(device, address)) {
-      return Local{&device, *gid, *gid};
+  for (Device* device : devices_by_preference()) {
+    if (const auto gid = address_like(*device, address)) {
+      return Local{device, *gid, *gid};
     }
   }
   return std::nullopt;
@@ -64,7 +65,7 @@ std::optional<Local> local_for(const CmId& id, const sockaddr& source, const soc
     return Local{device, remote, remote};
   }
   for (Device& device : devices()) {
-    if (const auto from = device.cm->address_toward(remote)) {
+    if (const auto from = device.manager->address_toward(remote)) {
       return Local{&device, *from, remote};
     }
   }
@@ -77,48 +78,58 @@ std::optional<Local> local_for(const CmId& id, const sockaddr& source, const soc
     }
   }
   // Groups are reached from anywhere, other hosts from a device that faces a network.
-  for (Device& device : devices()) {
-    const auto gid = address_like(device, to);
-    if (gid && (is_multicast(to) || device.cm->may_lead_to(remote))) {
-      return Local{&device, *gid, remote};
+  for (Device* device : devices_by_preference()) {
+    const auto gid = address_like(*device, to);
+    if (gid && (is_multicast(to) || device->manager->may_lead_to(remote))) {
+      return Local{device, *gid, remote};
     }
   }
   return std::nullopt;
 }
 
-/// One device for each fabric: a port table is shared by all devices of a fabric.
-std::vector<Device*> one_per_fabric() {
+/// Where an identifier without a device binds: one for each table of ports.
+std::vector<Device*> one_per_port_table(rdma_port_space space) {
   std::vector<Device*> found;
   for (Device& device : devices()) {
     const auto same = [&](const Device* other) {
-      return other->cm->fabric_path() == device.cm->fabric_path();
+      return other->manager->port_table() == device.manager->port_table();
     };
-    if (std::ranges::none_of(found, same)) {
+    if (device.manager->serves(space) && std::ranges::none_of(found, same)) {
       found.push_back(&device);
     }
   }
   return found;
 }
 
-/// Binds the port of id.source(), on one device or, with any address, in all fabrics.
-Errno bind_port(CmId& id) {
-  ports::ServiceClaim claim{.space = to_value(ib::cm::service_id_of(id.port_space(), 0)),
-                            .port = port_of(id.source()),
-                            .address = id.device != nullptr ? id.path.local : gid_of(id.source()),
-                            .reuse = id.reuse_address,
-                            .v6_only = id.v6_only};
-  const std::vector<Device*> on = id.device != nullptr ? std::vector{id.device} : one_per_fabric();
-  for (Device* device : on) {
-    const auto bound = device->cm->bind(claim);
+/// Binds one port on all of them.
+Errno bind_on(CmId& id, std::span<Device* const> all, std::uint16_t port) {
+  for (Device* device : all) {
+    const auto bound = device->manager->bind(id, port);
     if (!bound) {
       release_bindings(id);
       return bound.error();
     }
-    claim.port = bound->port;
-    id.bindings.push_back({device, bound->entry});
+    port = bound->port;
+    id.bindings.push_back(*bound);
   }
-  set_port(id.source(), claim.port);
+  set_port(id.source(), port);
   return 0;
+}
+
+/// Binds the port of id.source(), on one device or, with any address, on all.
+Errno bind_port(CmId& id) {
+  const auto all = id.device != nullptr ? std::vector{id.device} : one_per_port_table(id.ps);
+  if (all.empty()) {
+    return EOPNOTSUPP;
+  }
+  const std::uint16_t wanted = port_of(id.source());
+  // What is free in the first table may be taken in the second.
+  constexpr int attempts_max = 16;
+  Errno error = bind_on(id, all, wanted);
+  for (int attempt = 1; error == EADDRINUSE && wanted == 0 && attempt < attempts_max; ++attempt) {
+    error = bind_on(id, all, wanted);
+  }
+  return error;
 }
 
 void say_unreachable(const sockaddr& destination) {
@@ -138,7 +149,7 @@ void say_unreachable(const sockaddr& destination) {
 
 void release_bindings(CmId& id) {
   for (const Binding& binding : id.bindings) {
-    binding.device->cm->release(binding.entry);
+    binding.device->manager->release(binding);
   }
   id.bindings.clear();
 }
@@ -206,7 +217,7 @@ Errno resolve_addr(CmId& id, const sockaddr* source, const sockaddr& destination
     }
   }
   id.state = IdState::addr_resolved;
-  id.publish_path();
+  id.manager().publish_path(id);
   const std::lock_guard guard(library_mutex());
   id.push(RDMA_CM_EVENT_ADDR_RESOLVED);
   return 0;
@@ -226,7 +237,7 @@ Errno resolve_route(CmId& id) {
     id.path.ack_timeout = *id.ack_timeout_option;
   }
   id.state = IdState::route_resolved;
-  id.publish_path();
+  id.manager().publish_path(id);
   const std::lock_guard guard(library_mutex());
   id.push(RDMA_CM_EVENT_ROUTE_RESOLVED);
   return 0;

@@ -6,6 +6,7 @@
 
 #include "nic_model/device_profile.h"
 #include "nic_model/gid_order.h"
+#include "nic_model/rnic_profile.h"
 #include "tests/support/pair.h"
 
 namespace verbena::test {
@@ -218,6 +219,24 @@ TEST_CASE("a GID table of Linux has the link-local address first, and v1 before 
   CHECK(nic::arranged(profile_named("cx5"), {tagged}).at(0).vlan == tagged.vlan);
   const std::vector<nic::GidEntry> only_v1{{.gid = host.gid(), .type = Type::roce_v1}};
   CHECK(nic::arranged(profile_named("rxe"), only_v1).size() == 1);
+}
+
+TEST_CASE("an iWARP device has what is left of a profile without InfiniBand's services") {
+  for (const DeviceProfile* profile : nic::all_profiles()) {
+    INFO(profile->name);
+    const DeviceProfile rnic = nic::rnic_profile(*profile);
+    CHECK(rnic.name == profile->name);
+    CHECK_FALSE((rnic.has_uc || rnic.has_ud || rnic.has_xrc || rnic.has_placement_extensions));
+    CHECK(rnic.atomic_cap == nic::AtomicCap::none);
+    CHECK(rnic.ah_max == 0);
+    CHECK(rnic.mcast_group_max == 0);
+    CHECK(rnic.pkeys_max == 0);
+    CHECK(rnic.gid_table_rows == 1);
+    CHECK(rnic.sge_read_max == 1);
+    CHECK(rnic.qp_rd_atom_max <= profile->qp_rd_atom_max);
+    CHECK(rnic.qp_max == profile->qp_max);
+    CHECK(rnic.mw_max == profile->mw_max);
+  }
 }
 
 }  // namespace verbena::test

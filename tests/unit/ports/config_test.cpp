@@ -1,5 +1,6 @@
 // Device configuration: defaults, every key, every override, and words for every mistake.
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <map>
 
@@ -86,6 +87,8 @@ TEST_CASE("each variable sets what its name says") {
                                            {"VERBENA_GUID", "0200:00ff:fe12:3456"},
                                            {"VERBENA_ACK_TIMEOUT_MIN_MS", "5"},
                                            {"VERBENA_CONNECT_TIMEOUT_S", "7"},
+                                           {"VERBENA_ICRC_SENT", "zero"},
+                                           {"VERBENA_ICRC_CHECK", "off"},
                                            {"VERBENA_FABRIC", "/tmp/x/y.fabric"},
                                            {"VERBENA_RING_KIB", "64"},
                                            {"VERBENA_CAPTURE", "trace.pcapng"}});
@@ -95,6 +98,8 @@ TEST_CASE("each variable sets what its name says") {
   CHECK(device.guid == 0x0200'00FF'FE12'3456);
   CHECK(device.ack_timeout_min == std::chrono::milliseconds(5));
   CHECK(device.connect_timeout == std::chrono::seconds(7));
+  CHECK(device.icrc_sent == IcrcSent::zero);
+  CHECK(device.icrc_check == IcrcCheck::off);
   CHECK(device.fabric_path == "/tmp/x/y.fabric");
   CHECK(device.ring_bytes == 65536);
   CHECK(device.capture == "trace.pcapng");
@@ -134,6 +139,7 @@ TEST_CASE("a wrong variable is an error that names it and says what is right") {
       {"VERBENA_FABRIC", "../x", "absolute path"},
       {"VERBENA_FABRIC", "/x", "absolute path"},
       {"VERBENA_FABRIC", "/tmp/x/", "absolute path"},
+      {"VERBENA_TRANSPORT", "ib", "none of roce, iwarp and both"},
       {"VERBENA_RING_KIB", "100", "a power of two"},
       {"VERBENA_RING_KIB", "-64", "a power of two"},
       {"VERBENA_ACK_TIMEOUT_MIN_MS", "-1", "0 to 10000"},
@@ -209,7 +215,72 @@ TEST_CASE("variables override the file, and one chooses a device of it") {
   CHECK(error_of({{"VERBENA_CONFIG", file}, {"VERBENA_ADDRESS", "127.0.0.9"}})
             .find("choose one with VERBENA_DEVICE") != std::string::npos);
   CHECK(error_of({{"VERBENA_CONFIG", file}, {"VERBENA_DEVICE", "verbena7"}})
-            .find("it has verbena0, verbena1") != std::string::npos);
+            .find("there are verbena0, verbena1") != std::string::npos);
+}
+
+TEST_CASE("the GID table of an iWARP device is its Ethernet address") {
+  const DeviceConfig iwarp =
+      only_device({{"VERBENA_TRANSPORT", "iwarp"}, {"VERBENA_ADDRESS", "127.0.0.9"}});
+  const auto gids = nic_config(iwarp).gids;
+  REQUIRE(gids.size() == 1);
+  CHECK(gids[0].gid.bytes == std::array<std::uint8_t, 16>{0x02, 0x00, 127, 0, 0, 9});
+  CHECK_FALSE(iwarp.profile.has_ud);
+  CHECK(only_device({}).profile.has_ud);
+}
+
+TEST_CASE("an iWARP device is there if it is asked for, behind the RoCE device if both are") {
+  CHECK(only_device({}).technology == nic::Technology::roce);
+  const DeviceConfig iwarp = only_device({{"VERBENA_TRANSPORT", "iwarp"},
+                                          {"VERBENA_MPA_REVISION", "1"},
+                                          {"VERBENA_MPA_CRC", "refuse"},
+                                          {"VERBENA_MPA_MARKERS", "on"},
+                                          {"VERBENA_MPA_PEER_TO_PEER", "off"}});
+  CHECK(iwarp.name == "verbena_iw0");
+  CHECK(iwarp.technology == nic::Technology::iwarp);
+  CHECK(nic_config(iwarp).technology == nic::Technology::iwarp);
+  CHECK(iwarp.mpa.revision == 1);
+  CHECK(iwarp.mpa.crc == iwarp::CrcPolicy::refuse);
+  CHECK(iwarp.mpa.markers);
+  CHECK_FALSE(iwarp.mpa.peer_to_peer);
+  CHECK(only_device({{"VERBENA_TRANSPORT", "iwarp"}}).mpa.peer_to_peer);
+
+  const auto both = load_devices(environment_of({{"VERBENA_TRANSPORT", "both"},
+                                                 {"VERBENA_ADDRESS", "127.0.0.9"},
+                                                 {"VERBENA_MPA_CRC", "off"}}));
+  REQUIRE(both);
+  REQUIRE(both->size() == 2);
+  CHECK(both->at(0).name == "verbena0");
+  CHECK(both->at(1).name == "verbena_iw0");
+  CHECK(both->at(1).mpa.crc == iwarp::CrcPolicy::accept);
+  CHECK(both->at(0).addresses == both->at(1).addresses);
+  CHECK(both->at(0).guid != both->at(1).guid);
+  CHECK(
+      only_device({{"VERBENA_TRANSPORT", "both"}, {"VERBENA_DEVICE", "verbena_iw0"}}).technology ==
+      nic::Technology::iwarp);
+
+  const auto file = parse_devices(
+      "[[device]]\n[[device]]\ntransport = \"iwarp\"\nmpa_crc = \"off\"\nmpa_markers = true\n",
+      "f");
+  REQUIRE(file);
+  CHECK(file->at(1).name == "verbena_iw0");
+  CHECK(file->at(1).mpa.crc == iwarp::CrcPolicy::accept);
+}
+
+TEST_CASE("what doesn't go together with a transport is refused in words") {
+  const auto [first, second, words] = GENERATE(
+      table<std::pair<const char*, const char*>, std::pair<const char*, const char*>, const char*>({
+          {{"VERBENA_TRANSPORT", "iwarp"}, {"VERBENA_LOSS", "1%"}, "faults are of frames"},
+          {{"VERBENA_TRANSPORT", "iwarp"}, {"VERBENA_VLAN", "5"}, "no raw Ethernet and no VLAN"},
+          {{"VERBENA_TRANSPORT", "both"}, {"VERBENA_GUID", "0200000000000001"}, "choose one with"},
+          {{"VERBENA_TRANSPORT", "both"}, {"VERBENA_DEVICE", "x"}, "verbena0, verbena_iw0"},
+          {{"VERBENA_MPA_CRC", "on"}, {"VERBENA_TRANSPORT", "roce"}, "VERBENA_TRANSPORT=iwarp"},
+          {{"VERBENA_MPA_CRC", "none"}, {"VERBENA_TRANSPORT", "iwarp"}, "\"on\", \"off\""},
+          {{"VERBENA_MPA_MARKERS", "1"}, {"VERBENA_TRANSPORT", "iwarp"}, "on or off"},
+          {{"VERBENA_MPA_REVISION", "3"}, {"VERBENA_TRANSPORT", "iwarp"}, "1 and 2"},
+      }));
+  const std::string error = error_of({first, second});
+  INFO(error);
+  CHECK(error.find(words) != std::string::npos);
 }
 
 TEST_CASE("a profile brings its limits, and a file may lower them further") {

@@ -7,6 +7,7 @@
 #include "faults/parse.h"
 #include "proto/ib_bth/packet.h"
 #include "proto/roce/decap.h"
+#include "tests/unit/ports/fake_network.h"
 #include "tests/unit/ports/support.h"
 #include "tests/unit/ports/udp_frames.h"
 
@@ -14,6 +15,7 @@ namespace verbena::ports {
 namespace {
 
 using namespace std::chrono_literals;
+using test::Network;
 using test::send_frame;
 using test::send_frame_bytes;
 using test::Way;
@@ -24,53 +26,6 @@ constexpr std::size_t data_bytes = 64;
 std::uint32_t psn_of(ByteView frame) {
   return ib::PacketView::parse(roce::parse_frame(frame)->transport)->psn().value();
 }
-
-/// The network: keeps what is sent and gives out what a test puts in. Numbers frames as a kernel
-/// does.
-class Network final : public Port {
- public:
-  MutableBytes reserve(const FrameRoute& route, std::size_t bytes) override {
-    last_route = route;
-    reserved_.assign(full ? 0 : bytes, std::byte{0});
-    return reserved_;
-  }
-  [[nodiscard]] WayFields way_fields() const override {
-    return {.identification = static_cast<std::uint16_t>(sent.size())};
-  }
-  void commit(const PacketNote& /*note*/) override {
-    sent.push_back(reserved_);
-    remarks.push_back(std::exchange(remark_, {}));
-  }
-  std::uint32_t poll_receive(FrameHandler& handler, std::uint32_t /*frames_max*/) override {
-    const auto frames = std::exchange(arriving, {});
-    for (const auto& frame : frames) {
-      handler.on_frame(frame);
-      remarks.push_back(std::exchange(remark_, {}));
-    }
-    return static_cast<std::uint32_t>(frames.size());
-  }
-  void flush() override {}
-  bool prepare_sleep() override { return true; }
-  void finish_sleep() override {}
-  [[nodiscard]] int fd() const override { return -1; }
-  void wake() override {}
-  void begin_batch(Time /*now*/) override {}
-  void remark(std::string_view what) override { remark_ = what; }
-  void record_lost(ByteView /*frame*/, std::string_view what) override { lost.emplace_back(what); }
-  [[nodiscard]] PortStatistics statistics() const override { return {}; }
-  void abandon() override {}
-
-  std::vector<std::vector<std::byte>> sent;
-  std::vector<std::vector<std::byte>> arriving;
-  std::vector<std::string> remarks;
-  std::vector<std::string> lost;
-  FrameRoute last_route;
-  bool full = false;
-
- private:
-  std::vector<std::byte> reserved_;
-  std::string remark_;
-};
 
 /// A NIC's end of a fault port.
 class Bench final : public FrameHandler {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <initializer_list>
 
 #include "tests/unit/verbs/fixture.h"
 
@@ -25,6 +26,18 @@ int run_in_child(Child&& child) {
   return WEXITSTATUS(status);
 }
 
+/// The number of the first step that went wrong, from 1 on; 0 if none did.
+int first_failure(std::initializer_list<bool> steps) {
+  int number = 1;
+  for (const bool went_well : steps) {
+    if (!went_well) {
+      return number;
+    }
+    ++number;
+  }
+  return 0;
+}
+
 }  // namespace
 
 TEST_CASE("fork() needs no preparation") {
@@ -38,22 +51,24 @@ TEST_CASE("in a child, inherited objects answer EIO and can be destroyed") {
     ibv_send_wr wr{};
     ibv_send_wr* bad = nullptr;
     ibv_wc wc{};
-    if (ibv_post_send(pair.a.qp.get(), &wr, &bad) != EIO) return 1;
-    if (ibv_poll_cq(pair.a.cq.get(), 1, &wc) != -1) return 2;
-    if (ibv_req_notify_cq(pair.a.cq.get(), 0) != EIO) return 3;
     ibv_cq* cq = nullptr;
     void* cq_context = nullptr;
-    if (ibv_get_cq_event(pair.a.channel.get(), &cq, &cq_context) != -1 || errno != EIO) return 11;
     ibv_async_event event{};
-    if (ibv_get_async_event(pair.a.context.get(), &event) != -1 || errno != EIO) return 12;
-    if (ibv_alloc_pd(pair.a.context.get()) != nullptr || errno != EIO) return 4;
-    if (ibv_destroy_qp(pair.a.qp.get()) != 0) return 5;
-    if (ibv_destroy_cq(pair.a.cq.get()) != 0) return 6;
-    if (ibv_destroy_comp_channel(pair.a.channel.get()) != 0) return 7;
-    if (ibv_dereg_mr(pair.a.mr.get()) != 0) return 8;
-    if (ibv_dealloc_pd(pair.a.pd.get()) != 0) return 9;
-    if (ibv_close_device(pair.a.context.get()) != 0) return 10;
-    return 0;
+    ibv_context* const context = pair.a.context.get();
+    return first_failure({
+        ibv_post_send(pair.a.qp.get(), &wr, &bad) == EIO,
+        ibv_poll_cq(pair.a.cq.get(), 1, &wc) == -1,
+        ibv_req_notify_cq(pair.a.cq.get(), 0) == EIO,
+        ibv_get_cq_event(pair.a.channel.get(), &cq, &cq_context) == -1 && errno == EIO,
+        ibv_get_async_event(context, &event) == -1 && errno == EIO,
+        ibv_alloc_pd(context) == nullptr && errno == EIO,
+        ibv_destroy_qp(pair.a.qp.get()) == 0,
+        ibv_destroy_cq(pair.a.cq.get()) == 0,
+        ibv_destroy_comp_channel(pair.a.channel.get()) == 0,
+        ibv_dereg_mr(pair.a.mr.get()) == 0,
+        ibv_dealloc_pd(pair.a.pd.get()) == 0,
+        ibv_close_device(context) == 0,
+    });
   });
   CHECK(failed_step == 0);
   // And the parent's are as they were.
@@ -77,12 +92,12 @@ TEST_CASE("a child opens devices of its own") {
   const int failed_step = run_in_child([] {
     ibv_device** list = ibv_get_device_list(nullptr);
     ibv_context* context = ibv_open_device(list[0]);
-    if (context == nullptr) return 1;
+    if (context == nullptr) {
+      return 1;
+    }
     ibv_pd* pd = ibv_alloc_pd(context);
-    if (pd == nullptr) return 2;
-    if (ibv_dealloc_pd(pd) != 0) return 3;
-    if (ibv_close_device(context) != 0) return 4;
-    return 0;
+    return first_failure({true, pd != nullptr, pd != nullptr && ibv_dealloc_pd(pd) == 0,
+                          ibv_close_device(context) == 0});
   });
   CHECK(failed_step == 0);
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "verbs/rdma_cm/rsocket/memory.h"
+#include "verbs/rdma_cm/rsocket/work_ids.h"
 
 namespace verbena::rsocket {
 
@@ -19,10 +20,6 @@ constexpr std::size_t first_write_bytes = 2048;
 constexpr std::uint16_t queue_size_min = 16;
 /// What the largest message that isn't data needs.
 constexpr std::uint32_t inline_bytes_min = sizeof(MapEntry);
-
-// Work requests say in their upper bits what they were, in the lower ones how much of the ring.
-constexpr std::uint64_t wr_receive = std::uint64_t{1} << 63;
-constexpr std::uint64_t wr_control = std::uint64_t{1} << 62;
 
 /// Serial numbers modulo 2^16: whether `a` has come to `b`.
 constexpr bool has_reached(std::uint16_t a, std::uint16_t b) {
@@ -56,7 +53,10 @@ Result<std::unique_ptr<Stream>, Errno> Stream::create(rdma_cm_id& id, const Stre
   return stream;
 }
 
-Stream::Stream(rdma_cm_id& id, const StreamSizes& sizes) : id_(id), sizes_(sizes) {}
+Stream::Stream(rdma_cm_id& id, const StreamSizes& sizes)
+    : id_(id),
+      sizes_(sizes),
+      has_immediate_(id.verbs->device->transport_type != IBV_TRANSPORT_IWARP) {}
 
 Stream::~Stream() {
   if (id_.qp != nullptr) {
@@ -67,7 +67,7 @@ Stream::~Stream() {
       ibv_dereg_mr(map.mr);
     }
   }
-  for (ibv_mr* mr : {send_ring_.mr, receive_ring_.mr, offers_mr_}) {
+  for (ibv_mr* mr : {send_ring_.mr, receive_ring_.mr, offers_mr_, messages_mr_}) {
     if (mr != nullptr) {
       ibv_dereg_mr(mr);
     }
@@ -97,7 +97,11 @@ Errno Stream::open() {
       ibv_reg_mr(id_.pd, receive_ring_.bytes.data(), receive_ring_.bytes.size(), remote_write);
   offers_mr_ =
       ibv_reg_mr(id_.pd, offers_.data(), offers_.size() * sizeof(std::uint64_t), remote_write);
-  if (send_ring_.mr == nullptr || receive_ring_.mr == nullptr || offers_mr_ == nullptr) {
+  arrived_.resize(sizes_.receives + controls_max);
+  messages_mr_ = ibv_reg_mr(id_.pd, arrived_.data(), arrived_.size() * sizeof(std::uint32_t),
+                            IBV_ACCESS_LOCAL_WRITE);
+  if (send_ring_.mr == nullptr || receive_ring_.mr == nullptr || offers_mr_ == nullptr ||
+      messages_mr_ == nullptr) {
     return ENOMEM;
   }
   send_free_ = send_ring_.bytes.size();
@@ -105,8 +109,8 @@ Errno Stream::open() {
   // The first half is offered with the connection, the second as soon as there is one.
   free_ = offer_at_ = receive_ring_.bytes.size() / 2;
   grant_again_at_ = sizes_.receives / 2;
-  for (std::uint32_t i = 0; i < sizes_.receives + controls_max; ++i) {
-    if (const Errno error = post_receive()) {
+  for (std::uint32_t place = 0; place < arrived_.size(); ++place) {
+    if (const Errno error = post_receive(place)) {
       return error;
     }
   }
@@ -118,7 +122,9 @@ Errno Stream::create_queue_pair() {
   if (channel_ == nullptr) {
     return errno;
   }
-  const int entries = sizes_.sends + sizes_.receives + static_cast<int>(controls_max);
+  // Without immediate data a message is a request of its own.
+  const std::uint32_t sends = has_immediate_ ? sizes_.sends : sizes_.sends * 2U;
+  const auto entries = static_cast<int>(sends + sizes_.receives + controls_max);
   cq_ = ibv_create_cq(id_.verbs, entries, nullptr, channel_, 0);
   if (cq_ == nullptr) {
     return errno;
@@ -128,19 +134,12 @@ Errno Stream::create_queue_pair() {
   attr.recv_cq = cq_;
   attr.qp_type = IBV_QPT_RC;
   attr.sq_sig_all = 1;
-  attr.cap.max_send_wr = sizes_.sends;
+  attr.cap.max_send_wr = sends;
   attr.cap.max_recv_wr = sizes_.receives + controls_max;
   attr.cap.max_send_sge = 2;
   attr.cap.max_recv_sge = 1;
   attr.cap.max_inline_data = std::max<std::uint32_t>(sizes_.inline_bytes, inline_bytes_min);
   return rdma_create_qp(&id_, nullptr, &attr) == 0 ? 0 : errno;
-}
-
-Errno Stream::post_receive() {
-  ibv_recv_wr wr{};
-  wr.wr_id = wr_receive;
-  ibv_recv_wr* bad = nullptr;
-  return ibv_post_recv(id_.qp, &wr, &bad);
 }
 
 ConnectData Stream::offer() const {
@@ -190,27 +189,24 @@ void Stream::process() {
   }
 }
 
-void Stream::on_sent(const ibv_wc& wc) {
-  if ((wc.wr_id & wr_control) != 0) {
-    --controls_in_flight_;
-  } else {
-    ++send_slots_;
-    send_free_ += static_cast<std::uint32_t>(wc.wr_id);
-  }
-  if (wc.status != IBV_WC_SUCCESS && connected_) {
-    fail(ECONNRESET);
-  }
-}
-
 void Stream::on_message(const ibv_wc& wc) {
-  const Message message = decode(boost::endian::big_to_native(wc.imm_data));
+  const auto place = static_cast<std::uint32_t>(wc.wr_id);
+  if (!has_immediate_ && wc.byte_len != sizeof(std::uint32_t)) {
+    fail(EPROTO);
+    return;
+  }
+  const Message message =
+      decode(has_immediate_ ? boost::endian::big_to_native(wc.imm_data) : arrived_[place]);
   switch (message.operation) {
     case Operation::data:
       on_data(message.value);
       break;
     case Operation::sgl:
       granted_ = static_cast<std::uint16_t>(message.value);
-      take_target(wc.byte_len);
+      // Only the number of messages, if nothing was written besides.
+      if (!has_immediate_ || wc.byte_len == sizeof(Sge)) {
+        take_target();
+      }
       break;
     case Operation::map:
       if (message.value < remote_maps_.size()) {
@@ -227,7 +223,7 @@ void Stream::on_message(const ibv_wc& wc) {
       fail(EPROTO);
       break;
   }
-  if (connected_ && post_receive() != 0) {
+  if (connected_ && post_receive(place) != 0) {
     fail(ECONNRESET);
   }
 }
@@ -246,18 +242,20 @@ void Stream::on_data(std::uint32_t length) {
   }
 }
 
-void Stream::take_target(std::uint32_t written) {
-  if (written != sizeof(Sge)) {
-    return;  // Only the number of messages.
+void Stream::take_target() {
+  Sge offered;
+  std::byte* const from = reinterpret_cast<std::byte*>(offers_.data()) + next_target_ * sizeof(Sge);
+  std::memcpy(&offered, from, sizeof offered);
+  if (offered.length == 0) {
+    return;
   }
   Sge& target = target_[next_target_];
   if (target.length != 0) {
     fail(EPROTO);
     return;
   }
-  std::memcpy(&target,
-              reinterpret_cast<const std::byte*>(offers_.data()) + next_target_ * sizeof(Sge),
-              sizeof target);
+  target = offered;
+  std::memset(from, 0, sizeof offered);
   next_target_ = (next_target_ + 1) % targets;
 }
 
@@ -302,14 +300,6 @@ bool Stream::all_sent() const {
   return controls_in_flight_ == 0 && send_slots_ == sizes_.sends - controls_max;
 }
 
-void Stream::post(ibv_send_wr& wr, std::uint64_t wr_id) {
-  wr.wr_id = wr_id;
-  ibv_send_wr* bad = nullptr;
-  if (ibv_post_send(id_.qp, &wr, &bad) != 0) {
-    fail(ECONNRESET);
-  }
-}
-
 void Stream::post_from_ring(std::size_t length, const Sge& to, const Message* message,
                             const std::function<void(std::span<std::byte>)>& fill) {
   const std::span ring(send_ring_.bytes);
@@ -332,12 +322,15 @@ void Stream::post_from_ring(std::size_t length, const Sge& to, const Message* me
   ibv_send_wr wr{};
   wr.sg_list = sges.data();
   wr.num_sge = count;
-  wr.opcode = message != nullptr ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
+  wr.opcode = IBV_WR_RDMA_WRITE;
   wr.send_flags = length <= sizes_.inline_bytes ? unsigned{IBV_SEND_INLINE} : 0U;
-  wr.imm_data = message != nullptr ? boost::endian::native_to_big(encode(*message)) : 0;
   wr.wr.rdma.remote_addr = to.address;
   wr.wr.rdma.rkey = to.key;
-  post(wr, length);
+  if (message != nullptr) {
+    post_with_message(wr, *message, length);
+  } else {
+    post(wr, length);
+  }
 }
 
 Result<std::size_t, Errno> Stream::send(std::span<const iovec> parts, const Patience& patience) {
@@ -472,23 +465,6 @@ void Stream::send_keep_alive() {
         {.operation = Operation::control, .value = static_cast<std::uint32_t>(Control::keepalive)},
         {}, 0, 0);
   }
-}
-
-void Stream::post_control(const Message& message, std::span<const std::byte> bytes,
-                          std::uint64_t address, std::uint32_t key) {
-  ibv_sge sge{.addr = address_of(bytes.data()),
-              .length = static_cast<std::uint32_t>(bytes.size()),
-              .lkey = 0};
-  ibv_send_wr wr{};
-  wr.sg_list = &sge;
-  wr.num_sge = bytes.empty() ? 0 : 1;
-  wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-  wr.send_flags = bytes.empty() ? 0U : unsigned{IBV_SEND_INLINE};
-  wr.imm_data = boost::endian::native_to_big(encode(message));
-  wr.wr.rdma.remote_addr = address;
-  wr.wr.rdma.rkey = key;
-  ++controls_in_flight_;
-  post(wr, wr_control);
 }
 
 // --- Ends

@@ -112,7 +112,8 @@ class Stream {
   Stream(rdma_cm_id& id, const StreamSizes& sizes);
   [[nodiscard]] Errno open();
   [[nodiscard]] Errno create_queue_pair();
-  [[nodiscard]] Errno post_receive();
+  /// For the message that comes next; without immediate data, in that place of arrived_.
+  [[nodiscard]] Errno post_receive(std::uint32_t place);
 
   /// Until test(), or EAGAIN when the patience is over, EINTR after a signal.
   [[nodiscard]] Errno wait(std::unique_lock<std::mutex>& lock, const Patience& patience,
@@ -123,7 +124,8 @@ class Stream {
   void on_message(const ibv_wc& wc);
   void on_sent(const ibv_wc& wc);
   void on_data(std::uint32_t length);
-  void take_target(std::uint32_t written);
+  /// The next offer of memory, if it has been written.
+  void take_target();
   void on_control(Control control);
   /// The peer has broken the protocol, or the queue pair has failed.
   void fail(Errno error);
@@ -139,11 +141,15 @@ class Stream {
   void post_from_ring(std::size_t length, const Sge& to, const Message* message,
                       const std::function<void(std::span<std::byte>)>& fill);
   void post(ibv_send_wr& wr, std::uint64_t wr_id);
+  /// A write, which may be of nothing, and a message about it.
+  void post_with_message(ibv_send_wr& write, const Message& message, std::uint64_t wr_id);
   void post_control(const Message& message, std::span<const std::byte> bytes, std::uint64_t address,
                     std::uint32_t key);
 
   rdma_cm_id& id_;
   const StreamSizes sizes_;
+  /// Messages are the immediate data of writes; on iWARP, SENDs of their own behind them.
+  const bool has_immediate_;
   ibv_comp_channel* channel_ = nullptr;
   ibv_cq* cq_ = nullptr;
 
@@ -175,6 +181,9 @@ class Stream {
 
   // Receiving.
   Ring receive_ring_;
+  /// Where messages come that are SENDs, in the byte order of their sender.
+  std::vector<std::uint32_t> arrived_;
+  ibv_mr* messages_mr_ = nullptr;
   /// Lengths of what came and was not wholly read.
   std::deque<std::uint32_t> messages_;
   std::size_t unread_ = 0;

@@ -59,17 +59,14 @@ void Stream::announce_maps() {
     ibv_send_wr wr{};
     wr.sg_list = &sge;
     wr.num_sge = 1;
-    wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr.send_flags = IBV_SEND_INLINE;
-    wr.imm_data =
-        boost::endian::native_to_big(encode({.operation = Operation::map, .value = index}));
     wr.wr.rdma.remote_addr =
         remote_targets_.address + remote_targets_.length * sizeof(Sge) + index * sizeof(MapEntry);
     wr.wr.rdma.rkey = remote_targets_.key;
     --send_slots_;
     ++sent_;
     map.announced = true;
-    post(wr, 0);
+    post_with_message(wr, {.operation = Operation::map, .value = index}, 0);
   }
 }
 

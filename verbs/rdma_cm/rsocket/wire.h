@@ -10,6 +10,9 @@
 //                 into the sender's list of targets)
 //     ─ ctrl ──▶  shutdown: no more data will come; disconnect: nor is any taken
 //
+// iWARP has no immediate data: there the message is a SEND of 4 bytes, in its sender's byte order,
+// behind the write.
+//
 // Numbers in ConnectData are big endian, those in memory in the byte order of their owner.
 #pragma once
 

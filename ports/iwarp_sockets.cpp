@@ -1,0 +1,103 @@
+#include "ports/iwarp_sockets.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "ports/interfaces.h"
+#include "ports/sys_net.h"
+#include "ports/sys_tcp.h"
+#include "proto/roce/gid.h"
+
+namespace verbena::ports {
+
+namespace {
+
+/// An ephemeral port that is free on one address may be taken on another: then the next is tried.
+constexpr int ephemeral_attempts_max = 64;
+
+bool is_wildcard(const Gid& address) {
+  return address == Gid{} || address == roce::gid_from_ipv4({});
+}
+
+/// The interface on which this host has a link-local address.
+unsigned interface_of(const Gid& address, std::span<const InterfaceAddress> host) {
+  const auto found = std::ranges::find(host, address, &InterfaceAddress::address);
+  return found != host.end() ? found->interface_index : 0;
+}
+
+/// What a claim covers, port and all.
+std::vector<SocketAddress> covered(const IwarpBindClaim& claim, std::span<const Gid> addresses) {
+  const auto wanted = address_of(*claim.address.get());
+  std::vector<SocketAddress> result;
+  if (!wanted) {
+    return result;
+  }
+  const std::uint16_t port = port_of(claim.address);
+  const auto host = host_addresses();
+  const bool is_v4 = claim.address.storage.ss_family == AF_INET;
+  for (const Gid& address : addresses) {
+    if (!is_wildcard(*wanted)) {
+      if (address == *wanted) {
+        result.push_back(claim.address);
+      }
+    } else if (roce::ipv4_from_gid(address) ? is_v4 || !claim.v6_only : !is_v4) {
+      result.push_back(socket_address(address, port, interface_of(address, host)));
+    }
+  }
+  return result;
+}
+
+/// Whether others may bind the same is decided while they do: a socket that is only bound says no
+/// unless the program says otherwise. But connections of former times that only wait for their end
+/// (TIME_WAIT) must not be in the way, as they are not in rdma_cm's own port spaces; for that
+/// SO_REUSEADDR is needed, in the second attempt.
+int bind_alone_or_shared(int fd, const SocketAddress& address, bool shared) {
+  int result = shared ? sys::set_reuse(fd, true) : 0;
+  result = result == 0 ? sys::bind_to(fd, address) : result;
+  if (result == -EADDRINUSE && !shared) {
+    result = sys::set_reuse(fd, true);
+    result = result == 0 ? sys::bind_to(fd, address) : result;
+    static_cast<void>(sys::set_reuse(fd, false));
+  }
+  return result;
+}
+
+/// Binds all, the later ones to the port of the first.
+Result<BoundSockets, int> bind_all(std::vector<SocketAddress> places, bool shared) {
+  BoundSockets bound;
+  for (const SocketAddress& place : places) {
+    const SocketAddress wanted = bound.port != 0 ? with_port(place, bound.port) : place;
+    auto socket = sys::tcp_socket(place.storage.ss_family);
+    if (!socket) {
+      return std::unexpected(-socket.error());
+    }
+    if (const int result = bind_alone_or_shared(socket->get(), wanted, shared); result < 0) {
+      return std::unexpected(-result);
+    }
+    bound.port = port_of(sys::local_address(socket->get()));
+    bound.sockets.push_back(std::move(*socket));
+  }
+  return bound;
+}
+
+}  // namespace
+
+Result<BoundSockets, int> bind_sockets(const IwarpBindClaim& claim,
+                                       std::span<const Gid> addresses) {
+  const int family = claim.address.storage.ss_family;
+  if (family != AF_INET && family != AF_INET6) {
+    return std::unexpected(EAFNOSUPPORT);
+  }
+  const std::vector<SocketAddress> places = covered(claim, addresses);
+  if (places.empty()) {
+    return std::unexpected(EADDRNOTAVAIL);
+  }
+  const int attempts = port_of(claim.address) == 0 ? ephemeral_attempts_max : 1;
+  Result<BoundSockets, int> bound = std::unexpected(EADDRINUSE);
+  for (int i = 0; i < attempts && !bound && bound.error() == EADDRINUSE; ++i) {
+    bound = bind_all(places, claim.reuse);
+  }
+  return bound;
+}
+
+}  // namespace verbena::ports

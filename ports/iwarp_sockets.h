@@ -1,0 +1,26 @@
+// The sockets behind a port that a program binds: one for each address that the claim covers, all
+// with the same number.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "ports/iwarp_device.h"
+#include "ports/sys.h"
+#include "proto/gid.h"
+
+namespace verbena::ports {
+
+struct BoundSockets {
+  /// At least one.
+  std::vector<sys::Fd> sockets;
+  std::uint16_t port = 0;
+};
+
+/// `addresses` are the device's. The error is an errno value; see IwarpDevice::bind().
+[[nodiscard]] Result<BoundSockets, int> bind_sockets(const IwarpBindClaim& claim,
+                                                     std::span<const Gid> addresses);
+
+}  // namespace verbena::ports

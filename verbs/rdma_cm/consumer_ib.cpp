@@ -1,0 +1,141 @@
+// What the connection manager of a RoCE device tells becomes events of identifiers. Called by its
+// thread, under its lock: nothing here calls a queue pair or a device.
+
+#include <algorithm>
+#include <memory>
+
+#include "verbs/rdma_cm/address.h"
+#include "verbs/rdma_cm/cm_id.h"
+#include "verbs/rdma_cm/library.h"
+#include "verbs/rdma_cm/manager_ib.h"
+
+namespace verbena::rdma_cm {
+
+namespace {
+
+using ib::cm::Event;
+
+/// The consumer's part of a request's private data, and the addresses in front of it.
+std::optional<ib::cm::IpHeader> header_of(const ib::cm::Message& message) {
+  if (const auto* req = std::get_if<ib::cm::Req>(&message)) {
+    return ib::cm::parse_ip_header(req->private_data);
+  }
+  return ib::cm::parse_ip_header(std::get<ib::cm::SidrReq>(message).private_data);
+}
+
+/// Of the queue pair that answers the request.
+ibv_qp_type type_for(const ib::cm::Req& req) {
+  if (req.is_xrc()) {
+    return IBV_QPT_XRC_RECV;
+  }
+  return req.transport == ib::cm::TransportType::uc ? IBV_QPT_UC : IBV_QPT_RC;
+}
+
+/// What the REQ says that the queue pair will need.
+void take_request(CmId& id, const ib::cm::Req& req) {
+  id.qp_type = type_for(req);
+  id.path.flow_label = req.primary.flow_label;
+  id.path.traffic_class = req.primary.traffic_class;
+  id.path.hop_limit = req.primary.hop_limit;
+  id.path.ack_timeout = req.primary.local_ack_timeout;
+  id.path.mtu = std::min(id.path.mtu, static_cast<ibv_mtu>(req.path_mtu));
+  id.agreement.remote_qpn = req.local_qpn;
+  id.agreement.send_psn = req.starting_psn;
+  // What one end may start, the other has to answer.
+  id.agreement.responder_resources = req.initiator_depth;
+  id.agreement.initiator_depth = req.responder_resources;
+  id.agreement.retry_count = req.retry_count;
+  id.agreement.rnr_retry_count = req.rnr_retry_count;
+  id.agreement.srq = req.srq;
+  id.remote_ece = req.ece();
+}
+
+bool is_family_served(const CmId& listener, const ib::cm::IpHeader& header) {
+  const auto& address = listener.route.addr.src_addr;
+  const bool listens_v4 = address.sa_family == AF_INET;
+  const bool came_v4 = header.ip_version == 4;
+  return listens_v4 == came_v4 || (!listens_v4 && is_any(address) && !listener.v6_only);
+}
+
+void on_sidr_reply(CmId& id, const ib::cm::SidrRep& rep) {
+  if (rep.status == ib::cm::SidrStatus::valid) {
+    id.push(RDMA_CM_EVENT_ESTABLISHED, 0, rep);
+  } else {
+    id.push(RDMA_CM_EVENT_UNREACHABLE, static_cast<int>(rep.status), rep);
+  }
+}
+
+PeerNews news_of(const Event& event) {
+  return event.message ? PeerNews(*event.message) : PeerNews();
+}
+
+}  // namespace
+
+std::uintptr_t IbManager::on_cm_event(const Event& event) {
+  const std::lock_guard guard(library_mutex());
+  CmId& id = CmId::of_cookie(event.cookie);
+  const bool is_request =
+      event.kind == Event::Kind::request || event.kind == Event::Kind::sidr_request;
+  if (!is_request) {
+    id.comm_id = event.id;
+  }
+  switch (event.kind) {
+    case Event::Kind::request:
+    case Event::Kind::sidr_request:
+      return on_request(id, event);
+    case Event::Kind::reply:
+      id.push(RDMA_CM_EVENT_CONNECT_RESPONSE, 0, news_of(event));
+      break;
+    case Event::Kind::established:
+      id.push(RDMA_CM_EVENT_ESTABLISHED, 0, news_of(event));
+      break;
+    case Event::Kind::rejected:
+      id.push(RDMA_CM_EVENT_REJECTED,
+              static_cast<int>(std::get<ib::cm::Rej>(*event.message).reason), news_of(event));
+      break;
+    case Event::Kind::unreachable:
+      id.push(RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
+      break;
+    case Event::Kind::disconnected:
+      id.push(RDMA_CM_EVENT_DISCONNECTED);
+      break;
+    case Event::Kind::timewait_exit:
+      id.push(RDMA_CM_EVENT_TIMEWAIT_EXIT);
+      break;
+    case Event::Kind::sidr_reply:
+      on_sidr_reply(id, std::get<ib::cm::SidrRep>(*event.message));
+      break;
+  }
+  return 0;
+}
+
+std::uintptr_t IbManager::on_request(CmId& listener, const Event& event) {
+  const auto header = header_of(*event.message);
+  if (!header || !is_family_served(listener, *header) || !device_.index_of(event.route.local) ||
+      listener.requests_waiting >= listener.backlog) {
+    return 0;
+  }
+  auto fresh =
+      std::make_unique<CmId>(&listener.events(), listener.context, listener.ps, listener.qp_type);
+  fresh->state = IdState::requested;
+  fresh->comm_id = event.id;
+  fresh->pd = listener.pd;
+  fresh->set_device(device_, event.route.local);
+  fresh->path.remote = event.route.remote;
+  const bool is_v4 = header->ip_version == 4;
+  write_address(fresh->route.addr.src_storage, header->destination, is_v4,
+                port_of(listener.route.addr.src_addr));
+  write_address(fresh->route.addr.dst_storage, header->source, is_v4, header->source_port);
+  if (const auto* req = std::get_if<ib::cm::Req>(&*event.message)) {
+    take_request(*fresh, *req);
+  }
+  publish_path(*fresh);
+  ++listener.requests_waiting;
+  listener.events().push({.owner = &listener,
+                          .type = RDMA_CM_EVENT_CONNECT_REQUEST,
+                          .fresh = fresh.get(),
+                          .news = news_of(event)});
+  return fresh.release()->cookie();
+}
+
+}  // namespace verbena::rdma_cm
