@@ -94,7 +94,9 @@ void LinkPort::begin_batch(Time now) {
 }
 
 Time LinkPort::next_deadline() const {
-  return std::min({retry_at_, link_->next_deadline(), host_.next_timeout()});
+  // Nothing can be asked while nobody is there.
+  const Time next_question = link_->is_up() ? host_.next_timeout() : time_never;
+  return std::min({retry_at_, link_->next_deadline(), next_question});
 }
 
 MutableBytes LinkPort::try_later() {

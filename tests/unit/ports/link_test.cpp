@@ -10,8 +10,10 @@
 #include <fstream>
 #include <vector>
 
+#include "ports/link_port.h"
 #include "ports/link_socket.h"
 #include "ports/sys.h"
+#include "proto/roce/gid.h"
 #include "tests/unit/ports/support.h"
 
 namespace verbena::ports {
@@ -69,6 +71,13 @@ Bytes with_length(std::uint32_t length, const Bytes& frame) {
   copy_bytes(MutableBytes(bytes).subspan(sizeof(head)), frame);
   return bytes;
 }
+
+/// Takes what comes.
+class Deaf final : public NetworkFrameHandler {
+ public:
+  void on_network_frame(const NetworkFrame& /*frame*/) override {}
+  void on_aside(ByteView /*frame*/, FrameWay /*way*/) override {}
+};
 
 }  // namespace
 
@@ -318,6 +327,35 @@ TEST_CASE("a queue of datagrams that is full holds the sender back") {
     a->flush();
   }
   CHECK(send(*a, frame_of(60)));
+}
+
+TEST_CASE("a neighbour that is asked for keeps nobody awake while the link is out") {
+  const test::TemporaryDirectory scratch;
+  const std::string path = scratch / "wire";
+  auto port = LinkPort::open({.device = "verbena0",
+                              .link = "qemu:" + path,
+                              .mac = {{0x02, 0, 0, 0, 0, 1}},
+                              .addresses = {*inet::LinkAddress::from_text("10.7.0.1/24")}});
+  REQUIRE(port);
+  LinkPort& own = **port;
+  sys::Fd peer = connect_to(path);
+  Deaf handler;
+  Time now{};
+  own.begin_batch(now);
+  CHECK(own.poll_receive(handler, 1) == 0);
+  own.begin_batch(now);
+  const FrameRoute to_neighbour{.source = *roce::gid_from_text("10.7.0.1"),
+                                .destination = *roce::gid_from_text("10.7.0.2")};
+  CHECK(own.reserve(to_neighbour, 60).empty());
+  CHECK(own.next_deadline() <= now);
+  CHECK(own.poll_receive(handler, 1) == 0);
+  CHECK(own.next_deadline() > now);
+  peer.reset();
+  CHECK(own.poll_receive(handler, 1) == 0);
+  // When the next question would be due, and it can't be asked.
+  now += 2s;
+  own.begin_batch(now);
+  CHECK(own.next_deadline() > now);
 }
 
 }  // namespace verbena::ports
