@@ -96,6 +96,8 @@ Errno IwManager::connect(CmId& id, const rdma_conn_param* param) {
   const iwarp::ReadDepths depths = {.ird = depth(responder_resources_of(param), most.ird),
                                     .ord = depth(initiator_depth_of(param), most.ord)};
   const auto bound = std::ranges::find(id.bindings, &device_, &Binding::device);
+  // Before the answer can come, and another thread fetch it.
+  id.state = IdState::connecting;
   const auto connection =
       iwarp_.connect({.remote = remote_address(id),
                       .local = local_address(id, port_of(id.source())),
