@@ -198,6 +198,9 @@ LinkHost::Verdict LinkHost::on_neighbour_message(const EthernetHeader& ethernet,
   if (!notice) {
     return Verdict::refused;
   }
+  if (ethernet.source.is_group()) {
+    return Verdict::ignored;  // Nobody has such an address.
+  }
   const bool is_for_us = is_own(notice->target);
   if (!notice->is_solicitation) {
     if (is_for_us) {
@@ -208,7 +211,7 @@ LinkHost::Verdict LinkHost::on_neighbour_message(const EthernetHeader& ethernet,
     neighbours_.learn(notice->target, notice->mac.value_or(ethernet.source), false, now);
     return Verdict::noted;
   }
-  if (!is_for_us || ethernet.source.is_group()) {
+  if (!is_for_us) {
     return Verdict::ignored;
   }
   if (notice->mac && !is_own(packet.header.source) && source_toward(packet.header.source)) {

@@ -287,6 +287,26 @@ TEST_CASE("solicitations that RFC 4861 has discarded are") {
   CHECK(host.on_frame(ipv6_frame(peer, group, good, 255), Time{}, out) == Verdict::answered);
 }
 
+TEST_CASE("an answer that comes from a group's Ethernet address is none") {
+  LinkHost host = test::make_host(1);
+  FrameLog out;
+  const auto peer = ip("fd00::2");
+  CHECK(host.resolve(peer, Time{}).kind == Kind::pending);
+  NeighbourMessage message{.header = {.type = icmpv6_type::neighbour_advertisement},
+                           .target = peer};
+  message.flags = NeighbourMessage::flag_solicited;
+  Bytes bytes(neighbour_message_bytes);
+  write_struct(MutableBytes(bytes), message);
+  Bytes frame = ipv6_frame(peer, ip("fd00::1"), bytes, 255);
+  constexpr std::size_t source_at = 6;
+  frame[source_at] |= std::byte{0x01};
+  CHECK(host.on_frame(frame, Time{}, out) == Verdict::ignored);
+  CHECK(host.resolve(peer, Time{}).kind == Kind::pending);
+  frame[source_at] ^= std::byte{0x01};
+  CHECK(host.on_frame(frame, Time{}, out) == Verdict::noted);
+  CHECK(host.resolve(peer, Time{}).kind == Kind::known);
+}
+
 TEST_CASE("ARP that makes no sense is refused, and none of others is believed unasked") {
   LinkHost host = test::make_host(1);
   FrameLog out;
