@@ -22,12 +22,15 @@ std::optional<LinkAddress> LinkAddress::from_text(std::string_view text) {
   if (!ipv6) {
     return std::nullopt;
   }
-  unsigned bits = ipv4 ? ipv4_prefix_bits_default : ipv6_prefix_bits_default;
+  // In IPv6's notation an IPv4 address has a prefix that counts all 128 bits.
+  const unsigned bits_before = !ipv4 && ipv4_of(*ipv6) ? mapped_bits : 0;
+  unsigned bits =
+      ipv4 || bits_before > 0 ? bits_before + ipv4_prefix_bits_default : ipv6_prefix_bits_default;
   const unsigned bits_max = ipv4 ? ipv6_bits - mapped_bits : ipv6_bits;
   if (slash != std::string_view::npos) {
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data() + slash + 1, end, bits);
-    if (stop != end || error != std::errc{} || bits < 1 || bits > bits_max) {
+    if (stop != end || error != std::errc{} || bits <= bits_before || bits > bits_max) {
       return std::nullopt;
     }
   }

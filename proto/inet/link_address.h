@@ -48,7 +48,7 @@ struct LinkAddress {
   unsigned prefix_bits = ipv6_bits;
 
   /// "10.7.0.1/24", "fd00::1/64", or without a prefix, which is then the default. The prefix is 1
-  /// to 32 and 1 to 128.
+  /// to 32 and 1 to 128, or 97 to 128 of "::ffff:10.7.0.1".
   [[nodiscard]] static std::optional<LinkAddress> from_text(std::string_view text);
   [[nodiscard]] std::string to_text() const;
   /// Whether `other` is in the same subnet.

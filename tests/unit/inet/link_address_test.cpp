@@ -16,12 +16,15 @@ TEST_CASE("an address comes with its subnet, or with the usual one") {
   CHECK(LinkAddress::from_text("fd00::1/48")->to_text() == "fd00::1/48");
   CHECK(LinkAddress::from_text("fd00::1")->to_text() == "fd00::1/64");
   CHECK(LinkAddress::from_text("10.7.0.1/32")->prefix_bits == 128);
+  CHECK(LinkAddress::from_text("::ffff:10.7.0.1")->to_text() == "10.7.0.1/24");
+  CHECK(LinkAddress::from_text("::ffff:10.7.0.1/112")->to_text() == "10.7.0.1/16");
 }
 
 TEST_CASE("what is no address with a subnet is refused") {
-  const char* text = GENERATE("", "/", "/24", "10.7.0.1/", "10.7.0.1/0", "10.7.0.1/33",
-                              "10.7.0.1/24x", "10.7.0.1/ 24", "10.7.0.1/-1", "10.7.0/24",
-                              "fd00::1/0", "fd00::1/129", "fd00::1/64/64", "fd00::1%eth0/64");
+  const char* text =
+      GENERATE("", "/", "/24", "10.7.0.1/", "10.7.0.1/0", "10.7.0.1/33", "10.7.0.1/24x",
+               "10.7.0.1/ 24", "10.7.0.1/-1", "10.7.0/24", "fd00::1/0", "fd00::1/129",
+               "fd00::1/64/64", "fd00::1%eth0/64", "::ffff:10.7.0.1/96");
   INFO(text);
   CHECK_FALSE(LinkAddress::from_text(text));
 }
