@@ -290,6 +290,8 @@ SetResult DeviceDraft::set_link(std::string_view link) {
     config_.addresses.clear();
   }
   config_.link = place->to_text();
+  config_.interface.clear();
+  config_.raw = false;
   return {};
 }
 

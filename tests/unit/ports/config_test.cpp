@@ -270,7 +270,9 @@ TEST_CASE("what doesn't go together with a transport is refused in words") {
   const auto [first, second, words] = GENERATE(
       table<std::pair<const char*, const char*>, std::pair<const char*, const char*>, const char*>({
           {{"VERBENA_TRANSPORT", "iwarp"}, {"VERBENA_LOSS", "1%"}, "faults are of frames"},
-          {{"VERBENA_TRANSPORT", "iwarp"}, {"VERBENA_VLAN", "5"}, "no raw Ethernet and no VLAN"},
+          {{"VERBENA_TRANSPORT", "iwarp"},
+           {"VERBENA_VLAN", "5"},
+           "no raw Ethernet, no link and no VLAN"},
           {{"VERBENA_TRANSPORT", "both"}, {"VERBENA_GUID", "0200000000000001"}, "choose one with"},
           {{"VERBENA_TRANSPORT", "both"}, {"VERBENA_DEVICE", "x"}, "verbena0, verbena_iw0"},
           {{"VERBENA_MPA_CRC", "on"}, {"VERBENA_TRANSPORT", "roce"}, "VERBENA_TRANSPORT=iwarp"},
@@ -494,6 +496,21 @@ TEST_CASE("a file may have a link, whose path and addresses the environment chan
   CHECK(devices->front().mac.to_text() == "52:54:00:12:34:56");
   CHECK(devices->front().mtu == nic::Mtu::mtu_4096);
   CHECK(devices->front().link_addresses.front().prefix_bits == 96 + 16);
+
+  const test::TemporaryDirectory scratch;
+  const std::string path = scratch / "verbena.toml";
+  std::ofstream(path) << "[[device]]\naddresses = [\"10.77.9.1/16\"]\nlink = \"qemu:/tmp/wire\"\n";
+  const DeviceConfig moved =
+      only_device({{"VERBENA_CONFIG", path}, {"VERBENA_LINK", "qemu:/tmp/other"}});
+  CHECK(moved.link == "qemu:/tmp/other");
+  CHECK(moved.link_addresses.front().to_text() == "10.77.9.1/16");
+
+  std::ofstream(path) << "[[device]]\ninterface = \"lo\"\n";
+  const DeviceConfig unplugged = only_device({{"VERBENA_CONFIG", path},
+                                              {"VERBENA_LINK", "qemu:/tmp/wire"},
+                                              {"VERBENA_ADDRESS", "10.77.9.1/16"}});
+  CHECK(unplugged.link == "qemu:/tmp/wire");
+  CHECK(unplugged.interface.empty());
 }
 
 TEST_CASE("what can't be on a link is refused in words") {
