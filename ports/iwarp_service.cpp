@@ -22,7 +22,10 @@ using Phase = IwarpHandshake::Phase;
 /// fork() doesn't wait longer for the lock (engine_loop.cpp).
 constexpr Duration hook_patience = 200ms;
 
-IwarpLimits checked(IwarpLimits limits) {
+/// As the configuration wants it.
+IwarpLimits checked(IwarpLimits limits, const DeviceConfig& config) {
+  limits.connect_timeout = std::min(limits.connect_timeout, config.connect_timeout);
+  limits.reply_timeout = std::min(limits.reply_timeout, config.connect_timeout);
   limits.half_open_max = std::max<std::size_t>(limits.half_open_max, 1);
   return limits;
 }
@@ -37,7 +40,7 @@ bool is_free(nic::Nic& nic, Qpn qpn) {
 }  // namespace
 
 IwarpService::Impl::Impl(Engine& engine, const DeviceConfig& config, const IwarpLimits& limits)
-    : engine_(engine), config_(config), limits_(checked(limits)) {}
+    : engine_(engine), config_(config), limits_(checked(limits, config)) {}
 
 Result<void, std::string> IwarpService::Impl::start() {
   auto reactor = Reactor::open("verbena-iwarp");

@@ -21,7 +21,8 @@
 
 namespace verbena::ports {
 
-/// How long one waits, and for how many; tests wait shorter.
+/// How long one waits, and for how many; tests wait shorter. An initiator never waits longer for
+/// one answer than DeviceConfig::connect_timeout.
 struct IwarpLimits {
   /// An initiator, for TCP's handshake. Linux itself gives up after about two minutes.
   Duration connect_timeout = std::chrono::seconds(10);

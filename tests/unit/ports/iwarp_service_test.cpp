@@ -458,7 +458,11 @@ TEST_CASE("a reset in the middle of a message ends the queue pair") {
 
 TEST_CASE("a responder that never replies is given up") {
   const TemporaryDirectory directory;
-  IwarpNode a(iwarp_config_at(directory / "a.fabric"), {.reply_timeout = 200ms});
+  DeviceConfig config = iwarp_config_at(directory / "a.fabric");
+  IwarpLimits limits;
+  SECTION("after the device's time") { limits.reply_timeout = 200ms; }
+  SECTION("or after the configuration's, if that is shorter") { config.connect_timeout = 200ms; }
+  IwarpNode a(config, limits);
   auto listener = sys::tcp_socket(AF_INET);
   REQUIRE(listener);
   // The kernel accepts, and nobody ever looks.
