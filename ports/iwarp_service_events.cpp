@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "ports/iwarp_service_impl.h"
-#include "ports/sys_tcp.h"
+#include "ports/sys.h"
 
 namespace verbena::ports {
 
@@ -92,7 +92,7 @@ void IwarpService::Impl::on_listener(IwarpPortId id, int socket) {
 
 void IwarpService::Impl::accept_all(IwarpPortId id, Listener& listener) {
   for (int i = 0; i < accepts_max; ++i) {
-    auto socket = sys::accept_from(listener.socket.get());
+    auto socket = sys::accept(listener.socket.get());
     if (socket) {
       welcome(id, std::move(*socket));
       continue;
@@ -119,6 +119,10 @@ void IwarpService::Impl::welcome(IwarpPortId id, sys::Fd socket) {
   Connection connection;
   connection.handshake = IwarpHandshake::responder(std::move(socket), config_.mpa);
   connection.port = id;
+  if (connection.handshake->remote().storage.ss_family == AF_UNSPEC) {
+    ++counters_->refused;  // It was reset before anybody looked, and nobody can tell whose it was.
+    return;
+  }
   if (!connection.handshake->watch_by(*reactor_, [this, fresh] { on_handshake(fresh); })) {
     connection.handshake->reset();
     return;

@@ -35,6 +35,7 @@ class Listener final : public IwarpConsumer {
   static constexpr std::uintptr_t request_cookie = 1000;
 
   std::uintptr_t on_iwarp_event(const IwarpEvent& event) override {
+    ++calls;
     const std::lock_guard guard(mutex_);
     seen_.push_back({event, {event.private_data.begin(), event.private_data.end()}});
     return refuses ? 0 : request_cookie + seen_.size();
@@ -49,7 +50,12 @@ class Listener final : public IwarpConsumer {
     return first;
   }
 
+  /// As long as the lock lives, the device waits in its call.
+  [[nodiscard]] std::unique_lock<std::mutex> hold() { return std::unique_lock(mutex_); }
+
   std::atomic<bool> refuses = false;
+  /// That have begun.
+  std::atomic<int> calls = 0;
 
  private:
   std::mutex mutex_;

@@ -383,6 +383,27 @@ TEST_CASE("a peer that speaks something else is refused") {
   CHECK_FALSE(b.events.take());
 }
 
+TEST_CASE("a peer that was gone before anybody looked is refused") {
+  const TemporaryDirectory directory;
+  DeviceConfig config = iwarp_config_at(directory / "a.fabric");
+  // The kernel has forgotten whose it was, which a capture would have to show.
+  config.capture = directory / "a.pcapng";
+  IwarpNode b(config);
+  const std::uint16_t port = b.listen();
+  const PlainPeer first(port);
+  {
+    const auto held = b.events.hold();
+    REQUIRE(first.send(request_frame()));
+    REQUIRE(eventually([&] { return b.events.calls == 1; }));
+    PlainPeer gone(port);
+    REQUIRE(gone.send(request_frame()));
+    gone.reset();
+  }
+  b.next(Kind::request);
+  CHECK(eventually([&] { return statistics_of(b).handshakes_refused == 1; }));
+  CHECK_FALSE(b.events.take());
+}
+
 TEST_CASE("a request comes byte by byte, and so does what follows") {
   const TemporaryDirectory directory;
   IwarpNode b(iwarp_config_at(directory / "a.fabric"));
@@ -466,7 +487,7 @@ TEST_CASE("a responder that never replies is given up") {
   auto listener = sys::tcp_socket(AF_INET);
   REQUIRE(listener);
   // The kernel accepts, and nobody ever looks.
-  REQUIRE(sys::listen_on(listener->get(), 4) == 0);
+  REQUIRE(sys::listen(listener->get(), 4) == 0);
   a.begin(port_of(sys::local_address(listener->get())));
   CHECK(a.next(Kind::unreachable).event.status == -ETIMEDOUT);
   CHECK(a.state() == QpState::init);
