@@ -70,10 +70,16 @@ void IwManager::release(const Binding& binding) {
 }
 
 Errno IwManager::listen(CmId& id) {
-  const auto own = std::ranges::find(id.bindings, &device_, &Binding::device);
-  return own == id.bindings.end() ? EINVAL
-                                  : iwarp_.listen(ports::IwarpPortId{own->handle},
-                                                  static_cast<int>(id.backlog), id.cookie());
+  auto own = std::ranges::find(id.bindings, &device_, &Binding::device);
+  if (own == id.bindings.end()) {
+    // A call that failed has released it.
+    const auto bound = bind(id, port_of(id.source()));
+    if (!bound) {
+      return bound.error();
+    }
+    own = id.bindings.insert(own, *bound);
+  }
+  return iwarp_.listen(ports::IwarpPortId{own->handle}, static_cast<int>(id.backlog), id.cookie());
 }
 
 void IwManager::unlisten(CmId& id) {

@@ -24,7 +24,7 @@ class IwManager final : public Manager, private ports::IwarpConsumer {
   [[nodiscard]] Result<Binding, Errno> bind(CmId& id, std::uint16_t port) override;
   void release(const Binding& binding) override;
   [[nodiscard]] Errno listen(CmId& id) override;
-  /// Ports are released when the identifier is destroyed, and nothing comes then.
+  /// Releases the port: a socket can't stop listening and stay bound. listen() binds it again.
   void unlisten(CmId& id) override;
 
   void publish_path(CmId& id) override;
