@@ -176,7 +176,7 @@ void IwarpHandshake::advance_connecting(Time now) {
 void IwarpHandshake::advance_waiting() {
   std::array<std::byte, iwarp::start_frame_bytes_max> room{};
   while (phase_ == Phase::waiting) {
-    const long received = sys::receive_bytes(socket_.get(), room);
+    const int received = sys::receive(socket_.get(), room);
     if (received == -EAGAIN || received == -EINTR) {
       waiter_->await_input();
       return;
@@ -223,7 +223,7 @@ void IwarpHandshake::on_peer_frame() {
 /// Nothing can come but the end: the peer has given up, or breaks the protocol.
 void IwarpHandshake::advance_asked() {
   std::array<std::byte, 1> room{};
-  const long received = sys::receive_bytes(socket_.get(), room);
+  const int received = sys::receive(socket_.get(), room);
   if (received == -EAGAIN || received == -EINTR) {
     waiter_->await_input();
     return;
@@ -257,11 +257,11 @@ void IwarpHandshake::reset() {
 
 bool IwarpHandshake::say_all() {
   const ByteView bytes = mpa_.output();
-  const long sent = bytes.empty() ? 0 : sys::send_bytes(socket_.get(), bytes);
+  const int sent = bytes.empty() ? 0 : sys::send(socket_.get(), bytes);
   if (capture_ && sent > 0) {
     capture_->sent(bytes.first(static_cast<std::size_t>(sent)));
   }
-  mpa_.note_written(static_cast<std::size_t>(std::max(sent, 0L)));
+  mpa_.note_written(static_cast<std::size_t>(std::max(sent, 0)));
   return mpa_.output().empty();
 }
 

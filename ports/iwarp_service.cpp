@@ -127,7 +127,7 @@ int IwarpService::Impl::listen(IwarpPortId id, int backlog, std::uintptr_t cooki
     const int socket = listener.socket.get();
     // Who bound the same port and listens is in the way; who only waits for its end isn't.
     static_cast<void>(sys::set_reuse(socket, true));
-    if (const int result = sys::listen_on(socket, backlog); result < 0) {
+    if (const int result = sys::listen(socket, backlog); result < 0) {
       return -result;
     }
     if (!listener.waiter) {

@@ -45,16 +45,6 @@ int set_reuse(int fd, bool value) {
   return set_option(fd, SOL_SOCKET, SO_REUSEADDR, value ? 1 : 0);
 }
 
-int listen_on(int fd, int backlog) { return int_call(SYS_listen, fd, backlog); }
-
-Result<Fd, int> accept_from(int fd) {
-  const int accepted = int_call(SYS_accept4, fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (accepted < 0) {
-    return std::unexpected(accepted);
-  }
-  return Fd(accepted);
-}
-
 int connect_to(int fd, const SocketAddress& address) {
   return int_call(SYS_connect, fd, address.get(), address.bytes);
 }
@@ -76,14 +66,6 @@ int segment_bytes(int fd) {
 }
 
 int send_at_once(int fd) { return set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1); }
-
-long send_bytes(int fd, ByteView bytes) {
-  return call(SYS_sendto, fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT, nullptr, 0);
-}
-
-long receive_bytes(int fd, MutableBytes room) {
-  return call(SYS_recvfrom, fd, room.data(), room.size(), MSG_DONTWAIT, nullptr, nullptr);
-}
 
 int end_sending(int fd) { return int_call(SYS_shutdown, fd, SHUT_WR); }
 

@@ -1,5 +1,6 @@
-// The system calls of TCP sockets, made directly; see sys.h. All return what the kernel returns: a
-// value, or -errno. No socket here waits, none raises SIGPIPE.
+// The system calls of TCP sockets, made directly; see sys.h, whose listen(), accept(), send() and
+// receive() are for them as well. All return what the kernel returns: a value, or -errno. No socket
+// here waits.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +16,6 @@ namespace verbena::ports::sys {
 [[nodiscard]] Result<Fd, int> tcp_socket(int family);
 /// See SO_REUSEADDR in socket(7).
 [[nodiscard]] int set_reuse(int fd, bool value);
-[[nodiscard]] int listen_on(int fd, int backlog);
-/// The oldest connection that waits, non-blocking, close-on-exec; -EAGAIN if there is none.
-[[nodiscard]] Result<Fd, int> accept_from(int fd);
 /// 0, or -EINPROGRESS: it is done, or has failed, when the socket is writable.
 [[nodiscard]] int connect_to(int fd, const SocketAddress& address);
 /// What became of a connection attempt: 0 or -errno. Asked once.
@@ -30,10 +28,6 @@ namespace verbena::ports::sys {
 /// Small pieces leave at once (TCP_NODELAY): we make large ones ourselves.
 [[nodiscard]] int send_at_once(int fd);
 
-/// The number of bytes that were taken, or -errno.
-[[nodiscard]] long send_bytes(int fd, ByteView bytes);
-/// The number of bytes that came; 0 at the end of the stream.
-[[nodiscard]] long receive_bytes(int fd, MutableBytes room);
 /// Nothing more is sent: what was, and then FIN.
 [[nodiscard]] int end_sending(int fd);
 /// Closing the descriptor resets the connection, whatever is under way.

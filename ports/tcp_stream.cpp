@@ -30,7 +30,7 @@ void TcpStream::flush() {
   }
   while (has_unsent() && !is_lost_) {
     const ByteView unsent(room_.get() + begin_, end_ - begin_);
-    const long sent = sys::send_bytes(socket_.get(), unsent);
+    const int sent = sys::send(socket_.get(), unsent);
     if (sent <= 0) {
       is_blocked_ = sent == -EAGAIN;
       if (!is_blocked_) {
@@ -47,7 +47,7 @@ void TcpStream::flush() {
 }
 
 std::size_t TcpStream::receive(MutableBytes room) {
-  const long received = sys::receive_bytes(socket_.get(), room);
+  const int received = sys::receive(socket_.get(), room);
   if (received > 0) {
     const auto bytes = static_cast<std::size_t>(received);
     if (capture_) {
