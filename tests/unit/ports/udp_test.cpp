@@ -39,6 +39,7 @@ class Collector final : public NetworkFrameHandler {
     good += frame.icrc_is_good ? 1 : 0;
     routes.push_back(frame.route);
   }
+  void on_aside(ByteView, FrameWay) override {}
   std::vector<FrameRoute> routes;
   std::vector<std::vector<std::byte>> frames;
   std::size_t good = 0;
