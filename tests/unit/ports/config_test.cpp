@@ -270,9 +270,7 @@ TEST_CASE("what doesn't go together with a transport is refused in words") {
   const auto [first, second, words] = GENERATE(
       table<std::pair<const char*, const char*>, std::pair<const char*, const char*>, const char*>({
           {{"VERBENA_TRANSPORT", "iwarp"}, {"VERBENA_LOSS", "1%"}, "faults are of frames"},
-          {{"VERBENA_TRANSPORT", "iwarp"},
-           {"VERBENA_VLAN", "5"},
-           "no raw Ethernet, no link and no VLAN"},
+          {{"VERBENA_TRANSPORT", "iwarp"}, {"VERBENA_VLAN", "5"}, "no link and no VLAN"},
           {{"VERBENA_TRANSPORT", "both"}, {"VERBENA_GUID", "0200000000000001"}, "choose one with"},
           {{"VERBENA_TRANSPORT", "both"}, {"VERBENA_DEVICE", "x"}, "verbena0, verbena_iw0"},
           {{"VERBENA_MPA_CRC", "on"}, {"VERBENA_TRANSPORT", "roce"}, "VERBENA_TRANSPORT=iwarp"},
