@@ -12,11 +12,12 @@
 
 namespace verbena::verbs {
 
-CompletionQueue::CompletionQueue(Context& context_, ibv_comp_channel* channel_, void* cq_context_)
-    : ibv_cq_ex{}, engine(context_.engine()) {
-  context = &context_.context;
-  channel = channel_;
-  cq_context = cq_context_;
+CompletionQueue::CompletionQueue(Context& its_context, ibv_comp_channel* its_channel,
+                                 void* its_cookie)
+    : ibv_cq_ex{}, engine(its_context.engine()) {
+  context = &its_context.context;
+  channel = its_channel;
+  cq_context = its_cookie;
   pthread_mutex_init(&mutex, nullptr);
   pthread_cond_init(&cond, nullptr);
 }

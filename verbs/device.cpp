@@ -7,7 +7,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -23,9 +22,7 @@ namespace {
 
 template <std::size_t size>
 void set_text(char (&field)[size], std::string_view text) {
-  const std::size_t length = std::min(text.size(), size - 1);
-  std::memcpy(field, text.data(), length);
-  field[length] = '\0';
+  field[text.copy(field, size - 1)] = '\0';
 }
 
 /// The devices, and the lock under which engines are opened. Never destroyed: background threads

@@ -82,7 +82,8 @@ VERBENA_REFUSED_COMMANDS(VERBENA_REFUSE)
 #undef VERBENA_REFUSE
 #undef VERBENA_REFUSED_COMMANDS
 
-// Functions that return something else.
+// Functions that return something else. Two of the names are reserved ones, which isn't our doing.
+// NOLINTBEGIN(bugprone-reserved-identifier, readability-identifier-naming)
 
 /// A count of completions, negative on failure.
 VERBENA_EXPORT int ibv_cmd_poll_cq() { return -EOPNOTSUPP; }
@@ -113,6 +114,7 @@ VERBENA_EXPORT void verbs_uninit_context() {}
 VERBENA_EXPORT void verbs_register_driver_34() {}
 
 VERBENA_EXPORT void __verbs_log() {}
+// NOLINTEND(bugprone-reserved-identifier, readability-identifier-naming)
 
 /// Whether providers forget objects whose device has vanished; from RDMAV_ALLOW_DISASSOC_DESTROY in
 /// rdma-core. A pure datum, false by default.

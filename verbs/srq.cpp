@@ -10,11 +10,11 @@
 
 namespace verbena::verbs {
 
-SharedReceiveQueue::SharedReceiveQueue(Context& context_, ibv_pd* pd_, void* srq_context_)
-    : ibv_srq{}, engine(context_.engine()) {
-  context = &context_.context;
-  pd = pd_;
-  srq_context = srq_context_;
+SharedReceiveQueue::SharedReceiveQueue(Context& its_context, ibv_pd* its_pd, void* its_cookie)
+    : ibv_srq{}, engine(its_context.engine()) {
+  context = &its_context.context;
+  pd = its_pd;
+  srq_context = its_cookie;
   pthread_mutex_init(&mutex, nullptr);
   pthread_cond_init(&cond, nullptr);
 }

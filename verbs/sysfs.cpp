@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -84,9 +83,7 @@ int read_sysfs_file(const char* directory, const char* file, char* buffer, std::
     errno = ENOENT;
     return -1;
   }
-  const std::size_t length = std::min(text->size(), size);
-  std::memcpy(buffer, text->data(), length);
-  return terminate(buffer, size, static_cast<int>(length));
+  return terminate(buffer, size, static_cast<int>(text->copy(buffer, size)));
 }
 
 }  // namespace

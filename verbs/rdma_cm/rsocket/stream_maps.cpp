@@ -29,7 +29,7 @@ Result<std::uint64_t, Errno> Stream::map(void* memory, std::size_t length, bool 
     place = &maps_.emplace_back();
   }
   const int access = IBV_ACCESS_LOCAL_WRITE | (writable ? IBV_ACCESS_REMOTE_WRITE : 0);
-  place->mr = ibv_reg_mr(id_.pd, memory, length, static_cast<unsigned>(access));
+  place->mr = ibv_reg_mr(id_.pd, memory, length, access);
   if (place->mr == nullptr) {
     const Errno error = errno;
     maps_.pop_back();

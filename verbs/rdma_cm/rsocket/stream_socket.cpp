@@ -194,7 +194,7 @@ void StreamSocket::on_established(rdma_cm_id& id) {
   if (found == coming_.end()) {
     return;
   }
-  const std::shared_ptr<StreamSocket> fresh = *found;
+  const std::shared_ptr<StreamSocket> fresh = std::move(*found);
   coming_.erase(found);
   if (rdma_migrate_id(&id, fresh->channel_) != 0 || fresh->stream_->begin(fresh->theirs_) != 0) {
     return;
