@@ -24,8 +24,8 @@ struct wire_case {
 
 enum { outcome_bytes_max = 256, wire_bytes_max = 1 << 20 };
 
-// Does one side's part, in step with the other side over `control`. `outcome` is "ok",
-// "unsupported:
-// ..." or what went wrong, in words. Returns 0 if the control connection is gone.
+// Does one side's part, in step with the other side over `control`. `outcome` is "ok", or what went
+// wrong, in words, which begin with "unsupported: " where a device lacks something. Returns 0 if
+// the control connection is gone.
 int run_wire_case(struct device* device, const struct wire_case* what, struct control* control,
                   char outcome[outcome_bytes_max]);
