@@ -263,13 +263,17 @@ std::string choose_accelerator(const LabPlaces& places) {
   if (const auto remembered = remembered_accelerator(places)) {
     return *remembered;
   }
-  fmt::print(stderr, "verbena lab: trying KVM for {} s at most\n", kvm_trial_limit.count());
   GuestPlan plan;
   plan.command = "true";
   plan.accelerator = "kvm";
   plan.output = "/dev/null";
   auto guest = Guest::boot(places, plan);
-  const std::string found = guest && guest->ends_well(kvm_trial_limit) ? "kvm" : "tcg";
+  if (!guest) {
+    // That was no trial: whoever boots the guest next is told why it can't be.
+    return "tcg";
+  }
+  fmt::print(stderr, "verbena lab: trying KVM for {} s at most\n", kvm_trial_limit.count());
+  const std::string found = guest->ends_well(kvm_trial_limit) ? "kvm" : "tcg";
   fmt::print(stderr, "verbena lab: KVM {}\n",
              found == "kvm" ? "works" : "is of no use here; instructions are emulated");
   remember_accelerator(places, found);
