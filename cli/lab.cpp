@@ -220,8 +220,9 @@ int clean(const LabPlaces& places) {
   if (!lock) {
     return fail(exit_failed, lock.error());
   }
-  // Only what we put there: VERBENA_LAB may name a folder with other things in it.
-  for (const char* name : {"guest", "building", "accelerator", "lock"}) {
+  // Only what we put there: VERBENA_LAB may name a folder with other things in it. The lock stays:
+  // who waits for it holds its file, and who came later would lock another one.
+  for (const char* name : {"guest", "building", "accelerator"}) {
     fs::remove_all(places.cache / name);
   }
   return exit_ok;
