@@ -77,6 +77,9 @@ using RowName = std::pair<std::string, std::string>;
 
 Result<Matrix, std::string> read_matrix(const std::string& path) {
   std::ifstream file(path);
+  if (!file) {
+    return std::unexpected("can't read " + path);
+  }
   Matrix matrix;
   for (std::string line; std::getline(file, line);) {
     MatrixCell cell;

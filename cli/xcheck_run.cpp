@@ -6,11 +6,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -127,6 +130,9 @@ class OurSide {
   ScratchDirectory fabric_{"verbena-xcheck"};
 };
 
+/// What takes long is told before it begins.
+void tell(std::string_view step) { fmt::print(stderr, "verbena xcheck: {}\n", step); }
+
 unsigned path_mtu(const XcheckPlan& plan) {
   return plan.mtu_bytes != 0 ? plan.mtu_bytes : path_mtu_default;
 }
@@ -176,6 +182,7 @@ Result<void, std::string> against_guest(const XcheckPlan& plan, const LabPlaces&
   guest_plan.limit = matrix_limit + alone_limit;
   guest_plan.accelerator = choose_accelerator(places);
   guest_plan.forwards = {{port, agent_port}};
+  tell("booting the guest");
   auto guest = Guest::boot(places, guest_plan);
   if (!guest) {
     return Error(guest.error());
@@ -183,12 +190,14 @@ Result<void, std::string> against_guest(const XcheckPlan& plan, const LabPlaces&
   OurSide ours(places, scratch, plan);
   Result<void, std::string> done;
   if (plan.compares_api) {
+    tell("observing both devices, about a minute");
     done = ours.run({"alone"}, "ours", alone_limit);
   }
   if (done && plan.runs_matrix) {
     if (!guest->wait_until_up()) {
       return Error("the guest doesn't come up; " + in_words(guest->wait(), guest_plan));
     }
+    tell("the guest is up; running the operations, half a minute or more");
     ours.set_device({"--link", "qemu:" + wire.string(), "--address", our_addresses, "--mtu",
                      fmt::format("{}", path_mtu(plan))});
     done = ours.run_master(fmt::format("127.0.0.1:{}", port));
@@ -263,6 +272,9 @@ Result<XcheckResult, std::string> run_xcheck(const XcheckPlan& plan) {
     auto matrix = read_matrix(scratch.path() / "matrix");
     if (!matrix) {
       return Error(matrix.error());
+    }
+    if (matrix->empty()) {
+      return Error(fmt::format("no operation has \"{}\" in its name", plan.only));
     }
     result.matrix = std::move(*matrix);
     explain_known(result.matrix, plan.against);
