@@ -4,6 +4,7 @@ agree with each other, and recordings of another one are compared as they should
 from __future__ import annotations
 
 import json
+import socket
 import xml.etree.ElementTree
 
 import pytest
@@ -75,6 +76,17 @@ def test_a_known_difference_is_told_with_its_rule_and_others_fail(host, tmp_path
     assert [len(told[name]) for name in ("accepted", "unexplained")] == [1, 1]
 
 
+def test_a_rule_explains_what_it_says_and_no_more(host, tmp_path, recording):
+    """rxe's flag of a GRH may be there besides; that the one of the immediate is gone is no part of
+    it."""
+    name = ("RC SEND_IMM 1", "responder", "wc_flags")
+    ours = write(tmp_path / "ours.json", recording)
+    for flags, status in (("0x3", 0), ("0x1", 1)):
+        theirs = write(tmp_path / "theirs.json", changed(recording, *name, flags))
+        program = xcheck(host, "--compare", ours, theirs)
+        assert program.status == status, program.report()
+
+
 def test_an_observation_that_one_side_lacks_is_a_difference(host, tmp_path, recording):
     program = xcheck(host, "--compare", write(tmp_path / "ours.json", recording),
                      write(tmp_path / "theirs.json", recording[1:]))
@@ -121,8 +133,37 @@ def test_an_agent_on_another_host_is_named_by_its_address(host):
     agent.succeed()
 
 
+def test_an_agent_outlives_masters_that_hang_up(host):
+    port = host.free_port()
+    agent = host.start(str(CONFORMANCE), "agent", "--listen", f"{hosts.LOOPBACK}:{port}")
+    host.wait_for_listener(agent, port)
+    lines = ["verbena-conformance 1 1024", "case 0 1 1024 1", f"at 0 0 {'0' * 32} 0 0", "ready 0"]
+    # It may notice in each of its writes; most attempts hit one that a signal tells of.
+    for _ in range(20):
+        with socket.create_connection((hosts.LOOPBACK, port)) as master:
+            master.sendall("".join(line + "\n" for line in lines).encode())
+    program = xcheck(host, "--against", f"{hosts.LOOPBACK}:{port}", "--only", "RC READ")
+    assert program.status == 0, program.report()
+    assert agent.is_running(), agent.report()
+    agent.kill()
+
+
 def test_what_makes_no_sense_is_said(host):
     program = xcheck(host)
     assert program.status == 2 and "--against or --compare" in program.err, program.report()
     program = xcheck(host, "--against", "self", "--api")
     assert program.status == 2 and "--api is for rxe" in program.err, program.report()
+    program = xcheck(host, "--against", "self", "--only", "RC GUESS")
+    assert program.status == 1, program.report()
+    assert 'no operation has "RC GUESS" in its name' in program.err, program.report()
+
+
+def test_without_a_guest_it_is_said_and_nothing_is_learnt_of_kvm(host, tmp_path):
+    """What was never tried must not be remembered as of no use."""
+    place = tmp_path / "lab"
+    place.mkdir()
+    host.variables["VERBENA_LAB"] = str(place)
+    program = host.verbena_command("lab", "run", "--", "true")
+    assert program.status == 125, program.report()
+    assert "`verbena lab build` makes it" in program.err, program.report()
+    assert list(place.iterdir()) == []
