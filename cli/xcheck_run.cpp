@@ -126,7 +126,7 @@ class OurSide {
   const ScratchDirectory& scratch_;
   const XcheckPlan& plan_;
   std::vector<std::string> options_;
-  // Where shared memory is: the default place of fabrics may be full of other ones.
+  // Not in the other scratch directory, which the guest may write to.
   ScratchDirectory fabric_{"verbena-xcheck"};
 };
 

@@ -148,7 +148,8 @@ int main(int argc, char** argv) {
   struct sockaddr_in address = {.sin_family = AF_INET};
   struct rdma_event_channel* channel = rdma_create_event_channel();
   struct rdma_cm_id* id;
-  expect(argc >= 6 && channel != NULL, "usage");
+  expect(argc >= (argc > 1 && strcmp(argv[1], "listen") == 0 ? 7 : 6), "usage");
+  expect(channel != NULL, "rdma_create_event_channel");
   inet_pton(AF_INET, argv[2], &address.sin_addr);
   address.sin_port = htons((uint16_t)atoi(argv[3]));
   expect(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0, "rdma_create_id");
