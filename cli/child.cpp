@@ -26,6 +26,11 @@ constexpr milliseconds look_interval{20};
 constexpr milliseconds grace{3000};
 constexpr int signal_status_base = 128;
 
+/// The signal that OrderlyEnd has caught; 0 for none.
+volatile std::sig_atomic_t caught_signal = 0;
+
+extern "C" void note_signal(int number) { caught_signal = number; }
+
 bool redirect(const fs::path& file, int descriptor) {
   if (file.empty()) {
     return true;
@@ -50,6 +55,34 @@ bool redirect(const fs::path& file, int descriptor) {
 }
 
 }  // namespace
+
+OrderlyEnd::OrderlyEnd() {
+  struct sigaction action{};
+  action.sa_handler = note_signal;
+  for (std::size_t i = 0; i < signals.size(); ++i) {
+    ::sigaction(signals[i], nullptr, &before_[i]);
+    // What is ignored stays ignored (nohup(1)).
+    if (before_[i].sa_handler != SIG_IGN) {
+      ::sigaction(signals[i], &action, nullptr);
+    }
+  }
+}
+
+OrderlyEnd::~OrderlyEnd() {
+  for (std::size_t i = 0; i < signals.size(); ++i) {
+    ::sigaction(signals[i], &before_[i], nullptr);
+  }
+  if (caught_signal != 0) {
+    ::raise(caught_signal);
+  }
+}
+
+void pause_between_looks() {
+  if (caught_signal != 0) {
+    throw Interrupted();
+  }
+  std::this_thread::sleep_for(look_interval);
+}
 
 Result<Child, std::string> Child::start(const ChildPlan& plan) {
   std::vector<std::string> words = plan.words;
@@ -104,12 +137,16 @@ ChildEnd Child::wait(milliseconds limit, const std::function<bool()>& give_up) {
   const auto deadline = steady_clock::now() + limit;
   while (true) {
     if (const auto status = poll()) {
+      // A terminal's Ctrl-C goes to the child, too: its end is none that means something.
+      if (caught_signal != 0) {
+        throw Interrupted();
+      }
       return {.status = *status};
     }
     if (steady_clock::now() >= deadline || (give_up && give_up())) {
       return {.status = end(), .timed_out = true};
     }
-    std::this_thread::sleep_for(look_interval);
+    pause_between_looks();
   }
 }
 

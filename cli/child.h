@@ -3,10 +3,13 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +36,30 @@ struct ChildEnd {
   bool timed_out = false;
 };
 
+/// What waits throws this when somebody wants this process to end.
+struct Interrupted : std::runtime_error {
+  Interrupted() : std::runtime_error("interrupted") {}
+};
+
+/// While it lives, what a terminal or a user sends to end a program ends waits instead, so that
+/// children are ended and scratch directories removed on the way out. The signal ends the process
+/// when this object goes: make it before all those, and no second one.
+class OrderlyEnd {
+ public:
+  OrderlyEnd();
+  OrderlyEnd(const OrderlyEnd&) = delete;
+  OrderlyEnd& operator=(const OrderlyEnd&) = delete;
+  ~OrderlyEnd();
+
+  static constexpr std::array signals{SIGHUP, SIGINT, SIGTERM};
+
+ private:
+  std::array<struct sigaction, signals.size()> before_{};
+};
+
+/// Sleeps until it is time to look again at what is waited for. Throws Interrupted.
+void pause_between_looks();
+
 /// A running child. It ends when this process does, and when this object does.
 class Child {
  public:
@@ -44,7 +71,7 @@ class Child {
   ~Child();
 
   /// Waits until it ends, `give_up` says so or `limit` is over; in the latter two cases it is asked
-  /// to end, and a few seconds later made to.
+  /// to end, and a few seconds later made to. Throws Interrupted.
   [[nodiscard]] ChildEnd wait(std::chrono::milliseconds limit,
                               const std::function<bool()>& give_up = {});
 

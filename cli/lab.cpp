@@ -55,7 +55,10 @@ Result<int, std::string> take_lock(const LabPlaces& places) {
   }
   if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
     fmt::print(stderr, "verbena lab: somebody builds the guest already; waiting\n");
-    ::flock(fd, LOCK_EX);
+    if (::flock(fd, LOCK_EX) != 0) {
+      return std::unexpected(
+          fmt::format("gave up waiting: {}", std::generic_category().message(errno)));
+    }
   }
   return fd;
 }
@@ -82,6 +85,7 @@ int build_guest(const LabPlaces& places) {
 }
 
 int build(const LabPlaces& places, bool again) {
+  const OrderlyEnd orderly_end;
   const auto lock = take_lock(places);
   if (!lock) {
     return fail(exit_failed, lock.error());
@@ -143,6 +147,7 @@ std::optional<std::pair<std::uint16_t, std::uint16_t>> ports_of(const std::strin
 
 int run(const LabPlaces& places, const RunOptions& options,
         const std::vector<std::string>& program) {
+  const OrderlyEnd orderly_end;
   if (program.empty()) {
     return fail(exit_usage,
                 "there is no command to run. Put it behind --: verbena lab run -- "

@@ -8,7 +8,6 @@
 #include <iterator>
 #include <sstream>
 #include <system_error>
-#include <thread>
 #include <tuple>
 
 #include "cli/child.h"
@@ -205,12 +204,11 @@ GuestResult Guest::wait() {
 
 bool Guest::wait_until_up() {
   std::error_code ignored;
-  constexpr milliseconds look_interval{50};
   while (steady_clock::now() - state_->start < boot_limit) {
     if (fs::exists(state_->job.path() / "started", ignored)) {
       return true;
     }
-    std::this_thread::sleep_for(look_interval);
+    pause_between_looks();
   }
   return false;
 }

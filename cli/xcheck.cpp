@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/child.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/xcheck_compare.h"
@@ -62,6 +63,7 @@ int run(XcheckOptions& options) {
   if (!options.files.empty()) {
     return compare_files(options);
   }
+  const OrderlyEnd orderly_end;
   XcheckPlan& plan = options.plan;
   const bool is_guest = plan.against == "rxe" || plan.against == "siw";
   if (options.api_only && !is_guest) {

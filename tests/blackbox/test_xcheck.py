@@ -4,6 +4,7 @@ agree with each other, and recordings of another one are compared as they should
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import xml.etree.ElementTree
 
@@ -146,6 +147,19 @@ def test_an_agent_outlives_masters_that_hang_up(host):
     assert program.status == 0, program.report()
     assert agent.is_running(), agent.report()
     agent.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_all_and_leaves_nothing(host, tmp_path, number):
+    place = tmp_path / "scratch"
+    place.mkdir()
+    program = host.start_bare(str(host.verbena), "xcheck", "--against", "self",
+                              variables={"TMPDIR": str(place)})
+    program.wait_until(lambda: list(place.glob("*/agent")), "running")
+    program.send_signal(number)
+    program.wait()
+    assert program.status == -number, program.report()
+    assert list(place.iterdir()) == []
 
 
 def test_what_makes_no_sense_is_said(host):
