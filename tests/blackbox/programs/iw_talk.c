@@ -76,8 +76,8 @@ static enum ibv_wc_status wait_for_completion(void) {
 
 static void send_and_read(struct rdma_cm_id* id) {
   struct ibv_sge sge = whole_message();
-  struct ibv_send_wr send = {.opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1,
-                             .send_flags = IBV_SEND_SIGNALED};
+  struct ibv_send_wr send = {
+      .opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1, .send_flags = IBV_SEND_SIGNALED};
   struct ibv_send_wr read = {.opcode = IBV_WR_RDMA_READ, .send_flags = IBV_SEND_SIGNALED}, *bad;
   expect(ibv_post_send(id->qp, &send, &bad) == 0, "ibv_post_send");
   printf("SEND: %s\n", ibv_wc_status_str(wait_for_completion()));
