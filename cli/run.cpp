@@ -89,6 +89,7 @@ void set_environment(const DeviceOptions& options, const std::string& libraries)
 int execute(const std::vector<std::string>& program) {
   std::vector<std::string> words = program;
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) {
     arguments.push_back(word.data());
   }

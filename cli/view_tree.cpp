@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <span>
 #include <system_error>
 
 #include "ports/path_view.h"
@@ -61,8 +62,11 @@ std::uint64_t hash_of(const Tree& tree) {
   std::uint64_t hash = 0xCBF2'9CE4'8422'2325;
   for (const auto* entries : {&tree.files, &tree.links}) {
     for (const auto& [path, text] : *entries) {
-      for (const char c : path + '\0' + text + '\0') {
-        hash = (hash ^ static_cast<unsigned char>(c)) * 0x0000'0100'0000'01B3;
+      for (const std::string* part : {&path, &text}) {
+        // With the zero at its end, by which two parts differ from one.
+        for (const char c : std::span(part->c_str(), part->size() + 1)) {
+          hash = (hash ^ static_cast<unsigned char>(c)) * 0x0000'0100'0000'01B3;
+        }
       }
     }
   }
@@ -119,7 +123,7 @@ Result<std::string, std::string> make_view_tree(const std::vector<ports::DeviceC
     return directory;
   }
   const Tree tree = tree_of(devices);
-  const std::string root = fmt::format("{}/view-{:016x}", *directory, hash_of(tree));
+  std::string root = fmt::format("{}/view-{:016x}", *directory, hash_of(tree));
   const std::string unfinished = fmt::format("{}.{}", root, ::getpid());
   std::error_code failure;
   if (fs::exists(root, failure)) {

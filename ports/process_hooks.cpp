@@ -11,6 +11,7 @@
 #include <ranges>
 #include <vector>
 
+#include "base/time.h"
 #include "ports/sys.h"
 
 namespace verbena::ports {
@@ -69,7 +70,7 @@ void at_exit() {
 /// then one of them runs at_exit(), and the other must not end the process meanwhile.
 void await_at_exit() {
   // Nothing at exit takes that long, unless it hangs.
-  constexpr auto patience = std::chrono::seconds(1);
+  constexpr Duration patience = std::chrono::seconds(1);
   constexpr int naps = 20;
   for (int nap = 0; nap < naps && left == 0; ++nap) {
     sys::futex_wait(reinterpret_cast<const std::uint32_t*>(&left), 0, patience / naps);

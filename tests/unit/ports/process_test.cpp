@@ -4,7 +4,13 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
 
+#include "ports/process_hooks.h"
+#include "ports/sys.h"
 #include "tests/unit/ports/child_process.h"
 #include "tests/unit/ports/fabric_fixture.h"
 
@@ -242,6 +248,36 @@ TEST_CASE("processes that join and leave at the same time all get in") {
     CHECK(exit_status_of(child) == 0);
   }
   CHECK(directory.files().empty());
+}
+
+/// Takes its time at exit, and tells how that ended by the status.
+class SlowHook final : public ProcessHook {
+ public:
+  static constexpr int went_through = 7;
+
+  void before_fork() override {}
+  void after_fork_in_parent() override {}
+  void after_fork_in_child() override {}
+  void at_exit() override {
+    began = true;
+    began.notify_all();
+    static_cast<void>(sys::poll(nullptr, 0, std::chrono::milliseconds(50)));
+    ::_exit(went_through);
+  }
+
+  std::atomic<bool> began{false};
+};
+
+TEST_CASE("in a child, whoever calls exit() second waits for what the first does there") {
+  CHECK(exit_status_of(in_child([]() -> int {
+          static SlowHook hook;
+          add_process_hook(hook);
+          std::thread([] {
+            hook.began.wait(false);
+            std::exit(0);
+          }).detach();
+          std::exit(0);
+        })) == SlowHook::went_through);
 }
 
 }  // namespace
