@@ -63,7 +63,7 @@ int bind_alone_or_shared(int fd, const SocketAddress& address, bool shared) {
 }
 
 /// Binds all, the later ones to the port of the first.
-Result<BoundSockets, int> bind_all(std::vector<SocketAddress> places, bool shared) {
+Result<BoundSockets, int> bind_all(const std::vector<SocketAddress>& places, bool shared) {
   BoundSockets bound;
   for (const SocketAddress& place : places) {
     const SocketAddress wanted = bound.port != 0 ? with_port(place, bound.port) : place;

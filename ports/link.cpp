@@ -19,7 +19,7 @@ constexpr std::string_view datagram_prefix = "qemu-dgram:";
 /// An absolute path that a UNIX socket can have.
 Result<std::string, std::string> socket_path(std::string_view text) {
   std::error_code error;
-  const std::string path = std::filesystem::absolute(text, error).string();
+  std::string path = std::filesystem::absolute(text, error).string();
   if (text.empty() || error || text.back() == '/' || path.size() > sys::unix_path_bytes_max) {
     return std::unexpected(
         fmt::format("\"{}\" is no name for a UNIX socket, which has at most {} "

@@ -33,8 +33,8 @@ void before_fork() {
   registry().mutex.lock();
   // The latest first, as those of pthread_atfork(): who came later may hold his lock and wait for
   // that of an earlier one.
-  for (auto hook = registry().hooks.rbegin(); hook != registry().hooks.rend(); ++hook) {
-    (*hook)->before_fork();
+  for (ProcessHook* hook : registry().hooks | std::views::reverse) {
+    hook->before_fork();
   }
 }
 

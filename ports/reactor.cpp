@@ -97,8 +97,7 @@ void Reactor::stop() {
 Result<std::unique_ptr<Reactor::Waiter>, int> Reactor::watch(int socket, Handler handler) {
   auto impl = std::make_unique<Waiter::Impl>(impl_->context, std::move(handler));
   ErrorCode error;
-  impl->descriptor.assign(socket, error);
-  if (error) {
+  if (impl->descriptor.assign(socket, error)) {
     return std::unexpected(error.value());
   }
   return std::unique_ptr<Waiter>(new Waiter(std::move(impl)));
