@@ -6,6 +6,7 @@
 
 #include <boost/endian/conversion.hpp>
 #include <cstring>
+#include <utility>
 
 #include "ports/sys.h"
 #include "verbs/rdma_cm/address.h"
@@ -79,6 +80,26 @@ Errno create_id(CmId*& created, rdma_event_channel* channel, void* context, rdma
   created->synchronous = own != nullptr;
   static_cast<void>(own.release());
   return 0;
+}
+
+std::unique_ptr<CmId> make_requested(CmId& listener, Device& device, const Gid& local,
+                                     const Gid& remote) {
+  auto fresh =
+      std::make_unique<CmId>(&listener.events(), listener.context, listener.ps, listener.qp_type);
+  fresh->state = IdState::requested;
+  fresh->pd = listener.pd;
+  fresh->set_device(device, local);
+  fresh->path.remote = remote;
+  return fresh;
+}
+
+std::uintptr_t queue_request(CmId& listener, std::unique_ptr<CmId> fresh, PeerNews news) {
+  ++listener.requests_waiting;
+  listener.events().push({.owner = &listener,
+                          .type = RDMA_CM_EVENT_CONNECT_REQUEST,
+                          .fresh = fresh.get(),
+                          .news = std::move(news)});
+  return fresh.release()->cookie();
 }
 
 void destroy_id(CmId& id) {

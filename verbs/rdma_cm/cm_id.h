@@ -151,6 +151,12 @@ struct CmId : rdma_cm_id {
 [[nodiscard]] Errno create_id(CmId*& created, rdma_event_channel* channel, void* context,
                               rdma_port_space space, ibv_qp_type type);
 void destroy_id(CmId& id);
+// Under the library's lock: the identifier of whoever connects to a listener, and the event that
+// tells the program. The latter returns the identifier's cookie; it lives from then on.
+[[nodiscard]] std::unique_ptr<CmId> make_requested(CmId& listener, Device& device, const Gid& local,
+                                                   const Gid& remote);
+[[nodiscard]] std::uintptr_t queue_request(CmId& listener, std::unique_ptr<CmId> fresh,
+                                           PeerNews news);
 
 // resolve.cpp
 [[nodiscard]] Errno bind_addr(CmId& id, const sockaddr& address);
@@ -172,6 +178,8 @@ void leave_all_groups(CmId& id);
 // connect.cpp
 [[nodiscard]] Errno migrate(CmId& id, rdma_event_channel* channel);
 [[nodiscard]] ByteView private_data_of(const CmId& id, const rdma_conn_param* param);
+/// Of the identifier's queue pair, or of the one that the program made by itself.
+[[nodiscard]] Qpn own_qpn(const CmId& id, const rdma_conn_param* param);
 /// How many READs a program wants to be possible at a time: without parameters, and with
 /// RDMA_MAX_RESP_RES, as many as the device can.
 [[nodiscard]] std::uint8_t responder_resources_of(const rdma_conn_param* param);

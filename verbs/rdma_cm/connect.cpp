@@ -104,6 +104,10 @@ ByteView private_data_of(const CmId& id, const rdma_conn_param* param) {
   return id.connect_data;
 }
 
+Qpn own_qpn(const CmId& id, const rdma_conn_param* param) {
+  return Qpn{id.qp != nullptr ? id.qp->qp_num : (param != nullptr ? param->qp_num : 0)};
+}
+
 namespace {
 
 constexpr std::uint8_t as_many_as_possible = RDMA_MAX_RESP_RES;

@@ -49,10 +49,6 @@ ib::cm::ServiceId destination_service(CmId& id) {
   return ib::cm::service_id_of(id.port_space(), port_of(id.destination()));
 }
 
-Qpn own_qpn(const CmId& id, const rdma_conn_param* param) {
-  return Qpn{id.qp != nullptr ? id.qp->qp_num : (param != nullptr ? param->qp_num : 0)};
-}
-
 std::uint8_t depth(std::uint8_t wanted, std::uint8_t device_max) {
   return wanted == RDMA_MAX_RESP_RES ? device_max : wanted;
 }

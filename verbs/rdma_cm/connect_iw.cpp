@@ -34,10 +34,6 @@ ports::SocketAddress remote_address(CmId& id) {
              : ports::socket_address(id.path.remote, port_of(id.destination()), 0);
 }
 
-Qpn own_qpn(const CmId& id, const rdma_conn_param* param) {
-  return Qpn{id.qp != nullptr ? id.qp->qp_num : (param != nullptr ? param->qp_num : 0)};
-}
-
 }  // namespace
 
 IwManager::IwManager(Device& device, ports::IwarpDevice& iwarp) : device_(device), iwarp_(iwarp) {

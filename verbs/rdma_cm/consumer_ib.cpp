@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "verbs/rdma_cm/address.h"
 #include "verbs/rdma_cm/cm_id.h"
@@ -115,13 +116,8 @@ std::uintptr_t IbManager::on_request(CmId& listener, const Event& event) {
       listener.requests_waiting >= listener.backlog) {
     return 0;
   }
-  auto fresh =
-      std::make_unique<CmId>(&listener.events(), listener.context, listener.ps, listener.qp_type);
-  fresh->state = IdState::requested;
+  auto fresh = make_requested(listener, device_, event.route.local, event.route.remote);
   fresh->comm_id = event.id;
-  fresh->pd = listener.pd;
-  fresh->set_device(device_, event.route.local);
-  fresh->path.remote = event.route.remote;
   const bool is_v4 = header->ip_version == 4;
   write_address(fresh->route.addr.src_storage, header->destination, is_v4,
                 port_of(listener.route.addr.src_addr));
@@ -130,12 +126,7 @@ std::uintptr_t IbManager::on_request(CmId& listener, const Event& event) {
     take_request(*fresh, *req);
   }
   publish_path(*fresh);
-  ++listener.requests_waiting;
-  listener.events().push({.owner = &listener,
-                          .type = RDMA_CM_EVENT_CONNECT_REQUEST,
-                          .fresh = fresh.get(),
-                          .news = news_of(event)});
-  return fresh.release()->cookie();
+  return queue_request(listener, std::move(fresh), news_of(event));
 }
 
 }  // namespace verbena::rdma_cm

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "verbs/rdma_cm/address.h"
 #include "verbs/rdma_cm/cm_id.h"
@@ -67,12 +68,8 @@ std::uintptr_t IwManager::on_request(CmId& listener, const IwarpEvent& event) {
     return 0;
   }
   auto fresh =
-      std::make_unique<CmId>(&listener.events(), listener.context, listener.ps, listener.qp_type);
-  fresh->state = IdState::requested;
+      make_requested(listener, device_, gid_of(*event.local.get()), gid_of(*event.remote.get()));
   fresh->stream_id = event.id;
-  fresh->pd = listener.pd;
-  fresh->set_device(device_, gid_of(*event.local.get()));
-  fresh->path.remote = gid_of(*event.remote.get());
   copy_address(fresh->route.addr.src_storage, *event.local.get());
   copy_address(fresh->route.addr.dst_storage, *event.remote.get());
   // What one end may start, the other has to answer. A peer that doesn't say may do all we can.
@@ -80,14 +77,10 @@ std::uintptr_t IwManager::on_request(CmId& listener, const IwarpEvent& event) {
       iwarp::ReadDepths{device_.initiator_depth_max, device_.responder_resources_max});
   fresh->agreement.responder_resources = told_depth(peer.ord);
   fresh->agreement.initiator_depth = told_depth(peer.ird);
-  ++listener.requests_waiting;
-  listener.events().push({.owner = &listener,
-                          .type = RDMA_CM_EVENT_CONNECT_REQUEST,
-                          .fresh = fresh.get(),
-                          .news = StreamNews{.private_data = private_data_of(event),
-                                             .responder_resources = told_depth(peer.ord),
-                                             .initiator_depth = told_depth(peer.ird)}});
-  return fresh.release()->cookie();
+  return queue_request(listener, std::move(fresh),
+                       StreamNews{.private_data = private_data_of(event),
+                                  .responder_resources = told_depth(peer.ord),
+                                  .initiator_depth = told_depth(peer.ird)});
 }
 
 }  // namespace verbena::rdma_cm
