@@ -47,6 +47,11 @@ def test_rping_on_any_address_and_a_persistent_server(host):
     assert server.is_running(), server.report()
 
 
+def test_a_thread_that_asks_a_destroyed_channel_waits(host):
+    program = host.run(compiled("channel_end"))
+    assert program.status == 0 and program.out == "both wait\n", program.report()
+
+
 def test_a_server_outlives_a_client_that_is_killed(host):
     port = str(host.free_port())
     server = host.start("rping", "-s", "-p", port, "-P", "-v")

@@ -1,12 +1,69 @@
 #include "verbs/rdma_cm/channel.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <mutex>
+#include <unordered_set>
 
 #include "verbs/rdma_cm/library.h"
 
 namespace verbena::rdma_cm {
+
+namespace {
+
+/// The channels that are open; under the library's lock.
+std::unordered_set<const rdma_event_channel*>& open_channels() {
+  // Never destroyed: threads may outlive main().
+  static auto& channels = *new std::unordered_set<const rdma_event_channel*>;
+  return channels;
+}
+
+[[noreturn]] void wait_for_ever() {
+  for (;;) {
+    ::pause();
+  }
+}
+
+}  // namespace
+
+OwnedChannel open_channel() {
+  auto channel = std::make_unique<EventChannel>();
+  if (channel->fd < 0) {
+    return nullptr;
+  }
+  const std::lock_guard guard(library_mutex());
+  open_channels().insert(channel.get());
+  return OwnedChannel(channel.release());
+}
+
+void ChannelCloser::operator()(EventChannel* channel) const {
+  const std::lock_guard guard(library_mutex());
+  open_channels().erase(channel);
+  channel->is_closed = true;
+  if (channel->readers == 0) {
+    delete channel;
+  }
+}
+
+ChannelReader::ChannelReader(rdma_event_channel* channel) : channel_(EventChannel::of(channel)) {
+  {
+    const std::lock_guard guard(library_mutex());
+    if (open_channels().contains(channel)) {
+      ++channel_.readers;
+      return;
+    }
+  }
+  wait_for_ever();
+}
+
+ChannelReader::~ChannelReader() {
+  const std::lock_guard guard(library_mutex());
+  if (--channel_.readers == 0 && channel_.is_closed) {
+    delete &channel_;
+  }
+}
 
 void EventChannel::push(QueuedEvent event) {
   events.push_back(std::move(event));
@@ -31,8 +88,8 @@ using namespace verbena::rdma_cm;
 
 VERBENA_EXPORT rdma_event_channel* rdma_create_event_channel() {
   return verbena::verbs::create_or_null([]() -> verbena::verbs::Created<rdma_event_channel> {
-    auto channel = std::make_unique<EventChannel>();
-    if (channel->fd < 0) {
+    OwnedChannel channel = open_channel();
+    if (!channel) {
       return verbena::verbs::failed(EMFILE);
     }
     return channel.release();
@@ -40,7 +97,7 @@ VERBENA_EXPORT rdma_event_channel* rdma_create_event_channel() {
 }
 
 VERBENA_EXPORT void rdma_destroy_event_channel(rdma_event_channel* channel) {
-  delete &EventChannel::of(channel);
+  ChannelCloser()(&EventChannel::of(channel));
 }
 
 namespace {

@@ -53,6 +53,39 @@ struct EventChannel : rdma_event_channel {
 
   verbs::EventFd event_fd;
   std::deque<QueuedEvent> events;
+  /// Threads inside of rdma_get_cm_event(), and whether the channel outlives its end for them.
+  unsigned readers = 0;
+  bool is_closed = false;
+};
+
+/// Ends a channel. Threads that read it stay in it for ever, as they do in the kernel's, which
+/// closing a descriptor doesn't wake; the channel's memory and descriptor stay with them.
+struct ChannelCloser {
+  void operator()(EventChannel* channel) const;
+};
+
+using OwnedChannel = std::unique_ptr<EventChannel, ChannelCloser>;
+
+/// Null if the process is out of descriptors.
+[[nodiscard]] OwnedChannel open_channel();
+
+/// Keeps a channel in being while a thread waits in it.
+///
+/// Programs end their channel while another thread is on its way back into rdma_get_cm_event()
+/// (rping's does so after each acknowledgement). Whether that thread or the end comes first is
+/// chance, so both must look alike: a thread that comes too late waits for ever, too, instead of
+/// getting at memory that is gone and a descriptor that may be somebody else's by now.
+class ChannelReader {
+ public:
+  explicit ChannelReader(rdma_event_channel* channel);
+  ~ChannelReader();
+  ChannelReader(const ChannelReader&) = delete;
+  ChannelReader& operator=(const ChannelReader&) = delete;
+
+  [[nodiscard]] EventChannel& channel() { return channel_; }
+
+ private:
+  EventChannel& channel_;
 };
 
 }  // namespace verbena::rdma_cm

@@ -43,7 +43,7 @@ CmId::CmId(EventChannel* event_channel, void* user_context, rdma_port_space spac
 
 CmId::~CmId() {
   if (synchronous) {
-    delete &events();
+    ChannelCloser()(&events());
   }
 }
 
@@ -68,10 +68,10 @@ Errno create_id(CmId*& created, rdma_event_channel* channel, void* context, rdma
   if (devices().empty()) {
     return ENODEV;
   }
-  std::unique_ptr<EventChannel> own;
+  OwnedChannel own;
   if (channel == nullptr) {
-    own = std::make_unique<EventChannel>();
-    if (own->fd < 0) {
+    own = open_channel();
+    if (!own) {
       return EMFILE;
     }
   }

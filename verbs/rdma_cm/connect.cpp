@@ -124,14 +124,14 @@ std::uint8_t initiator_depth_of(const rdma_conn_param* param) {
 }
 
 Errno migrate(CmId& id, rdma_event_channel* channel) {
-  std::unique_ptr<EventChannel> own;
+  OwnedChannel own;
   if (channel == nullptr) {
-    own = std::make_unique<EventChannel>();
-    if (own->fd < 0) {
+    own = open_channel();
+    if (!own) {
       return EMFILE;
     }
   }
-  EventChannel* old = nullptr;
+  OwnedChannel old;
   {
     const std::lock_guard guard(library_mutex());
     EventChannel& from = id.events();
@@ -140,11 +140,10 @@ Errno migrate(CmId& id, rdma_event_channel* channel) {
     for (QueuedEvent& event : from.take_events_of(id)) {
       to.push(std::move(event));
     }
-    old = id.synchronous ? &from : nullptr;
+    old.reset(id.synchronous ? &from : nullptr);
     id.synchronous = own != nullptr;
     static_cast<void>(own.release());
   }
-  delete old;
   return 0;
 }
 

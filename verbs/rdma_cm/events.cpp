@@ -145,7 +145,10 @@ Errno CmId::complete() {
 using namespace verbena::rdma_cm;
 
 VERBENA_EXPORT int rdma_get_cm_event(rdma_event_channel* channel, rdma_cm_event** event) {
-  return guarded([&] { return get_event(EventChannel::of(channel), *event); });
+  return guarded([&] {
+    ChannelReader reader(channel);
+    return get_event(reader.channel(), *event);
+  });
 }
 
 VERBENA_EXPORT int rdma_ack_cm_event(rdma_cm_event* base) {
