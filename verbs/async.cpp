@@ -27,7 +27,7 @@ void AsyncQueue::push(const ibv_async_event& event, std::uint32_t* delivered) no
   event_fd_.signal();
 }
 
-Errno AsyncQueue::pop(ibv_async_event& event) noexcept {
+Errno AsyncQueue::pop(ibv_async_event& event) {
   for (;;) {
     if (const Errno error = event_fd_.wait()) {
       return error;

@@ -21,7 +21,7 @@ class AsyncQueue {
   /// it waits for their acknowledgement; nullptr if the event belongs to no object.
   void push(const ibv_async_event& event, std::uint32_t* delivered) noexcept;
   /// Takes the oldest event; blocks as EventFd::wait() does.
-  [[nodiscard]] Errno pop(ibv_async_event& event) noexcept;
+  [[nodiscard]] Errno pop(ibv_async_event& event);
   /// Drops the unread events of the object with this count. Returns how many were fetched.
   std::uint32_t forget(const std::uint32_t* delivered) noexcept;
 

@@ -21,7 +21,7 @@ void CompChannel::push(CompletionQueue& cq) noexcept {
   event_fd.signal();
 }
 
-Result<CompletionQueue*, Errno> CompChannel::pop() noexcept {
+Result<CompletionQueue*, Errno> CompChannel::pop() {
   for (;;) {
     if (const Errno error = event_fd.wait()) {
       return failed(error);

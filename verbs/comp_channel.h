@@ -32,7 +32,7 @@ struct CompChannel : ibv_comp_channel {
 
   void push(CompletionQueue& cq) noexcept;
   /// Takes an event, round robin over the CQs; blocks as EventFd::wait() does.
-  [[nodiscard]] Result<CompletionQueue*, Errno> pop() noexcept;
+  [[nodiscard]] Result<CompletionQueue*, Errno> pop();
   /// Drops the unread events of `cq`. Returns how many events were fetched in all.
   std::uint32_t forget(CompletionQueue& cq) noexcept;
 

@@ -5,8 +5,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-// The calls below go to the kernel directly: libraries such as librspreload put their own read()
-// and write() in front of libc's.
+// The calls below go around read() and write(): libraries such as librspreload put their own in
+// front of libc's.
+
+// libc's own name for read(), which is a point of cancellation; a bare system call isn't.
+// NOLINTNEXTLINE(bugprone-reserved-identifier, readability-identifier-naming)
+extern "C" ssize_t __read(int fd, void* buffer, size_t size);
 
 namespace verbena::verbs {
 
@@ -23,9 +27,9 @@ void EventFd::signal() noexcept {
   ::syscall(SYS_write, fd_, &one, sizeof one);
 }
 
-Errno EventFd::wait() noexcept {
+Errno EventFd::wait() {
   std::uint64_t token = 0;
-  return ::syscall(SYS_read, fd_, &token, sizeof token) < 0 ? errno : 0;
+  return __read(fd_, &token, sizeof token) < 0 ? errno : 0;
 }
 
 void EventFd::take_back(std::uint64_t count) noexcept {

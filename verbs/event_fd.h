@@ -29,8 +29,10 @@ class EventFd {
   /// Adds a token. A program that has closed our descriptor loses the wake-up only.
   void signal() noexcept;
   /// Takes a token, as read() would: EAGAIN if there is none and the descriptor is non-blocking,
-  /// EINTR after a signal. 0 if a token was taken.
-  [[nodiscard]] Errno wait() noexcept;
+  /// EINTR after a signal. 0 if a token was taken. A point of cancellation, as read() is: programs
+  /// end a thread that waits for events by pthread_cancel(). Its unwinding goes through here, so
+  /// neither this nor what calls it is noexcept.
+  [[nodiscard]] Errno wait();
   /// Takes back up to `count` tokens without blocking.
   void take_back(std::uint64_t count) noexcept;
 

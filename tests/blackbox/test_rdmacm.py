@@ -52,6 +52,11 @@ def test_a_thread_that_asks_a_destroyed_channel_waits(host):
     assert program.status == 0 and program.out == "both wait\n", program.report()
 
 
+def test_threads_that_wait_for_events_can_be_cancelled(host):
+    program = host.run(compiled("cancelled"))
+    assert program.status == 0 and program.out == "all cancelled\n", program.report()
+
+
 def test_a_server_outlives_a_client_that_is_killed(host):
     port = str(host.free_port())
     server = host.start("rping", "-s", "-p", port, "-P", "-v")

@@ -27,9 +27,10 @@ inline int status(Errno error) {
 }
 
 /// Runs a function that returns an Errno. What our code may throw is that memory ran out: no
-/// exception crosses the C ABI.
+/// exception crosses the C ABI. Not noexcept, for a thread that is cancelled in it while it waits
+/// unwinds through it.
 template <class Function>
-int guarded(Function&& function) noexcept {
+int guarded(Function&& function) {
   try {
     return status(std::forward<Function>(function)());
   } catch (const std::exception&) {

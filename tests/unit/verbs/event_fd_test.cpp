@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 
 #include <catch2/catch.hpp>
 #include <thread>
@@ -44,6 +45,22 @@ TEST_CASE("an event channel blocks a reader by default until an event comes") {
   event_fd.signal();
   reader.join();
   CHECK(result == 0);
+}
+
+TEST_CASE("a thread that waits for an event can be cancelled") {
+  EventFd event_fd;
+  pthread_t reader{};
+  REQUIRE(::pthread_create(
+              &reader, nullptr,
+              [](void* argument) -> void* {
+                static_cast<void>(static_cast<EventFd*>(argument)->wait());
+                return nullptr;
+              },
+              &event_fd) == 0);
+  REQUIRE(::pthread_cancel(reader) == 0);
+  void* result = nullptr;
+  REQUIRE(::pthread_join(reader, &result) == 0);
+  CHECK(result == PTHREAD_CANCELED);
 }
 
 TEST_CASE("tokens are taken back without blocking, though the descriptor would block") {
