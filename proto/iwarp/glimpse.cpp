@@ -48,6 +48,15 @@ FpduGlimpse glimpse_of(const SegmentView& segment) {
     glimpse.source_stag = request.source_stag.value();
     glimpse.source_offset = request.source_offset.value();
     glimpse.read_bytes = request.size_bytes.value();
+  } else if (glimpse.opcode == RdmapOpcode::atomic_request) {
+    const auto request = segment.rdmap<AtomicRequestHeader>();
+    glimpse.source_stag = request.remote_stag.value();
+    glimpse.source_offset = request.remote_offset.value();
+    glimpse.read_bytes = atomic_bytes;
+  } else if ((glimpse.opcode == RdmapOpcode::immediate ||
+              glimpse.opcode == RdmapOpcode::immediate_solicited) &&
+             glimpse.payload_bytes == immediate_data_bytes) {
+    glimpse.immediate = read_struct<ImmediateData>(segment.payload()).value.value();
   } else if (glimpse.opcode == RdmapOpcode::terminate) {
     glimpse.terminate = segment.rdmap<TerminateHeader>().to_code();
   }

@@ -27,7 +27,7 @@ struct SegmentName {
 };
 /// All of them: "WRITE" and "WRITE_LAST"; what always is one segment has one name. The names are
 /// those of RoCE's opcodes where both have the same operation.
-inline constexpr std::array<SegmentName, 17> segment_names{{
+inline constexpr std::array<SegmentName, 19> segment_names{{
     {"WRITE", RdmapOpcode::write, false},
     {"WRITE_LAST", RdmapOpcode::write, true},
     {"READ_REQUEST", RdmapOpcode::read_request, true},
@@ -44,6 +44,8 @@ inline constexpr std::array<SegmentName, 17> segment_names{{
     {"TERMINATE", RdmapOpcode::terminate, true},
     {"ATOMIC_REQUEST", RdmapOpcode::atomic_request, true},
     {"ATOMIC_RESPONSE", RdmapOpcode::atomic_response, true},
+    {"IMMEDIATE", RdmapOpcode::immediate, true},
+    {"IMMEDIATE_SOLICITED", RdmapOpcode::immediate_solicited, true},
     // Of nothing to nowhere, by which an initiator shows that it is ready (RFC 6581, 4).
     {"RTR", RdmapOpcode::write, true},
 }};
@@ -62,10 +64,12 @@ struct FpduGlimpse {
   /// Untagged: which message of its queue, and where in it.
   std::uint32_t msn = 0;
   std::uint32_t message_offset = 0;
-  /// READ requests: what is read.
+  /// READ and atomic requests: what is read.
   std::uint32_t source_stag = 0;
   std::uint64_t source_offset = 0;
   std::uint32_t read_bytes = 0;
+  /// Immediate messages: the part that the verbs know.
+  std::uint32_t immediate = 0;
   /// Behind all headers.
   std::uint32_t payload_bytes = 0;
   /// Of a TERMINATE.

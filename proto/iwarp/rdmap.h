@@ -35,7 +35,8 @@ enum class DdpQueue : std::uint8_t {
 /// How many queues there are.
 inline constexpr std::size_t ddp_queue_count = 4;
 
-/// Figure 5 of RFC 7306.
+/// Figure 5 of RFC 7306. What other fabrics call a swap is a compare and swap that compares
+/// nothing.
 enum class AtomicOpcode : std::uint8_t { fetch_add = 0, compare_swap = 2 };
 inline constexpr std::uint32_t atomic_opcode_mask = 0xF;
 
@@ -82,5 +83,7 @@ inline constexpr std::array<RdmapInfo, 12> rdmap_table{{
 
 /// RFC 7306, 6: immediate data has eight bytes.
 inline constexpr std::size_t immediate_data_bytes = 8;
+/// RFC 7306, 5.1: an atomic works on eight bytes, whose offset is a multiple of that.
+inline constexpr std::size_t atomic_bytes = 8;
 
 }  // namespace verbena::iwarp

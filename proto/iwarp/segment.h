@@ -96,6 +96,14 @@ struct AtomicResponseHeader {
 };
 static_assert(is_wire_struct<AtomicResponseHeader, 12>);
 
+/// What an Immediate message carries (RFC 7306, 6). The verbs have 32 bits of its 64; cxgb4 and its
+/// firmware have them in front, and so have we.
+struct ImmediateData {
+  boost::endian::big_uint32_buf_t value{};
+  boost::endian::big_uint32_buf_t unused{};
+};
+static_assert(is_wire_struct<ImmediateData, immediate_data_bytes>);
+
 /// A segment whose headers make sense by themselves: versions, opcode, model and queue agree, and
 /// the headers of the opcode are there.
 class SegmentView {

@@ -1,5 +1,5 @@
 // Commands, states and ends. stream_qp_receive.cpp has what comes in, stream_qp_transmit.cpp what
-// goes out.
+// goes out, stream_qp_extensions.cpp both of RFC 7306.
 #include "proto/iwarp/stream_qp.h"
 
 #include <algorithm>
@@ -10,7 +10,9 @@
 namespace verbena::iwarp {
 namespace {
 
-bool is_supported(const SendWr& wr) {
+/// RFC 7306 has nothing like a SEND with immediate data: an Immediate message takes a receive of
+/// its own.
+bool is_supported(const SendWr& wr, bool extensions) {
   switch (wr.opcode) {
     case WrOpcode::rdma_write:
     case WrOpcode::send:
@@ -20,9 +22,19 @@ bool is_supported(const SendWr& wr) {
       return true;
     case WrOpcode::rdma_read:
       return !wr.inline_data;
+    case WrOpcode::rdma_write_with_imm:
+      return extensions;
+    case WrOpcode::atomic_cmp_and_swp:
+    case WrOpcode::atomic_fetch_and_add:
+      return extensions && !wr.inline_data;
     default:
       return false;
   }
+}
+
+bool wants_answer(WrOpcode opcode) {
+  return opcode == WrOpcode::rdma_read || opcode == WrOpcode::atomic_cmp_and_swp ||
+         opcode == WrOpcode::atomic_fetch_and_add;
 }
 
 }  // namespace
@@ -53,7 +65,7 @@ StreamQp::StreamQp(Qpn qpn, const Limits& limits, bool signal_all, RecvSource re
       send_queue_(limits.send),
       receives_(std::move(receives)),
       writer_(FpduFormat{}),
-      responses_(std::make_unique<Response[]>(std::max<std::uint16_t>(limits.ird_max, 1))) {}
+      answers_(std::make_unique<Answer[]>(std::max<std::uint16_t>(limits.ird_max, 1))) {}
 
 void StreamQp::activate(const StreamConnection& connection) {
   VERBENA_CHECK(state_ == StreamState::idle && send_queue_.empty());
@@ -72,10 +84,12 @@ void StreamQp::forget_stream() {
   received_terminate_.reset();
   failed_with_.reset();
   cursor_ = unanswered_ = send_queue_.head();
-  sent_bytes_ = response_bytes_ = received_bytes_ = 0;
-  send_msn_ = read_msn_ = expected_send_msn_ = expected_read_msn_ = 1;
-  rtr_is_due_ = rtr_read_in_flight_ = has_received_ = false;
-  reads_in_flight_ = responses_count_ = 0;
+  sent_bytes_ = response_bytes_ = received_bytes_ = written_bytes_ = 0;
+  send_msn_ = request_msn_ = atomic_response_msn_ = 1;
+  expected_send_msn_ = expected_request_msn_ = expected_atomic_response_msn_ = 1;
+  immediate_is_due_ = rtr_is_due_ = rtr_read_in_flight_ = has_received_ = false;
+  write_has_ended_ = true;
+  in_flight_ = answers_count_ = 0;
   inbound_send_.reset();
   terminate_ulpdu_bytes_ = 0;
 }
@@ -94,8 +108,8 @@ Result<void, PostError> StreamQp::post_send(StreamEnv& env, const SendWr& wr) {
     return std::unexpected(PostError::wrong_state);
   }
   // Where no READ was agreed on, none can ever be sent.
-  if (!is_supported(wr) ||
-      (wr.opcode == WrOpcode::rdma_read && connection_.agreement.depths.ord == 0)) {
+  if (!is_supported(wr, limits_.extensions) ||
+      (wants_answer(wr.opcode) && connection_.agreement.depths.ord == 0)) {
     return std::unexpected(PostError::opcode_unsupported);
   }
   const auto pushed = send_queue_.push(wr);
@@ -134,7 +148,7 @@ void StreamQp::on_stream_end(StreamEnv& env) {
     return;
   }
   // In the middle of a message, or owing us answers, nobody closes in order.
-  if (!receiver_->is_between_fpdus() || inbound_send_ || reads_in_flight_ > 0) {
+  if (!receiver_->is_between_fpdus() || inbound_send_ || in_flight_ > 0) {
     fail(env);
     return;
   }
@@ -165,14 +179,14 @@ bool StreamQp::wants_close() const {
 
 /// Something was asked for, by us or by the peer, that isn't done.
 bool StreamQp::has_work() const {
-  return !send_queue_.empty() || responses_count_ > 0 || rtr_is_due_ || rtr_read_in_flight_;
+  return !send_queue_.empty() || answers_count_ > 0 || rtr_is_due_ || rtr_read_in_flight_;
 }
 
-/// Completes what is done, oldest first: what was sent, and READs that were answered.
+/// Completes what is done, oldest first: what was sent, and READs and atomics that were answered.
 void StreamQp::complete_requests(StreamEnv& env) {
   while (send_queue_.head() < cursor_) {
     const SendWqe& wqe = send_queue_.at(send_queue_.head());
-    if (wqe.is_read() && send_queue_.head() >= unanswered_) {
+    if (wqe.wants_data() && send_queue_.head() >= unanswered_) {
       return;
     }
     complete_request(env, WcStatus::success);
@@ -217,7 +231,7 @@ void StreamQp::complete_receive(StreamEnv& env, WcStatus status, Completion comp
   completion.time = env.now;
   completion.qpn = qpn_;
   completion.status = status;
-  completion.opcode = WcOpcode::recv;
+  completion.opcode = completion.with_imm ? WcOpcode::recv_rdma_with_imm : WcOpcode::recv;
   receives_.pop();
   recv_completions_.complete(completion, solicited || failed);
 }
@@ -230,8 +244,8 @@ void StreamQp::flush(StreamEnv& env) {
   }
   cursor_ = unanswered_ = send_queue_.head();
   sent_bytes_ = 0;
-  reads_in_flight_ = responses_count_ = 0;
-  rtr_is_due_ = rtr_read_in_flight_ = false;
+  in_flight_ = answers_count_ = 0;
+  immediate_is_due_ = rtr_is_due_ = rtr_read_in_flight_ = false;
   inbound_send_.reset();
   // What waits in a shared queue belongs to the others.
   while (!receives_.owns_none()) {

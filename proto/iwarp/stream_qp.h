@@ -20,6 +20,10 @@
 // work of the send queue completes in the order of posting; a SEND behind a READ waits for it.
 // What a peer must not do is told by a TERMINATE, which ends the stream.
 //
+// Between two that both have RFC 7306 (Limits::extensions) there are atomics, which share the queue
+// and the depths of READs, and WRITE with immediate data, which is a WRITE and an Immediate message
+// behind it. stream_qp_extensions.cpp has them.
+//
 // The owner moves bytes: it feeds on_stream() and asks poll_transmit(), and it closes the stream
 // when wants_close() says so.
 #pragma once
@@ -31,6 +35,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <variant>
 
 #include "base/bytes.h"
 #include "base/ids.h"
@@ -85,8 +90,10 @@ class StreamQp {
  public:
   struct Limits {
     SendQueueLimits send;
-    /// READs that peers may have in flight, whatever a connection negotiates.
+    /// READs and atomics that peers may have in flight, whatever a connection negotiates.
     std::uint16_t ird_max = 16;
+    /// Both ends have RFC 7306. Nothing on the wire tells so: the consumers have to know.
+    bool extensions = false;
   };
 
   StreamQp(Qpn qpn, const Limits& limits, bool signal_all, RecvSource receives,
@@ -135,12 +142,12 @@ class StreamQp {
     return received_terminate_;
   }
   /// How the request ended for which the stream was given up: one of ours that can't be carried
-  /// out, or a READ that the peer refused.
+  /// out, or a READ or an atomic that the peer refused.
   [[nodiscard]] std::optional<WcStatus> failed_with() const { return failed_with_; }
 
  private:
   /// A READ of the peer that is being answered.
-  struct Response {
+  struct ReadAnswer {
     Rkey sink_stag{};
     Va sink_offset{};
     Rkey source_stag{};
@@ -148,6 +155,14 @@ class StreamQp {
     std::uint32_t size_bytes = 0;
     std::uint32_t sent_bytes = 0;
   };
+  /// An atomic of the peer: to be carried out, or done and to be answered.
+  struct AtomicAnswer {
+    AtomicRequestHeader request;
+    bool is_done = false;
+    /// The value before, once it is done.
+    std::uint64_t original = 0;
+  };
+  using Answer = std::variant<ReadAnswer, AtomicAnswer>;
   /// What a READ request calls the memory that waits for the response.
   struct ReadSink {
     std::uint32_t stag = 0;
@@ -163,11 +178,25 @@ class StreamQp {
   [[nodiscard]] Checked check_send(StreamEnv& env, const SegmentView& segment);
   [[nodiscard]] Checked end_send(StreamEnv& env, const SegmentView& segment);
   [[nodiscard]] Checked on_write(StreamEnv& env, const SegmentView& segment);
+  [[nodiscard]] Checked check_queued_request(const SegmentView& segment) const;
   [[nodiscard]] Checked on_read_request(StreamEnv& env, const SegmentView& segment);
   [[nodiscard]] Checked on_read_response(StreamEnv& env, const SegmentView& segment);
-  void end_read(StreamEnv& env);
-  [[nodiscard]] std::uint64_t blamed_read(const SegmentView& segment) const;
+  void end_answered(StreamEnv& env);
+  [[nodiscard]] std::optional<std::uint64_t> blamed_request(const SegmentView& segment) const;
   void on_terminate(StreamEnv& env, const SegmentView& segment);
+
+  // RFC 7306, in both directions (stream_qp_extensions.cpp).
+  [[nodiscard]] Checked execute_extension(StreamEnv& env, const SegmentView& segment);
+  [[nodiscard]] Checked on_immediate(StreamEnv& env, const SegmentView& segment);
+  [[nodiscard]] Checked on_atomic_request(StreamEnv& env, const SegmentView& segment);
+  [[nodiscard]] Checked on_atomic_response(StreamEnv& env, const SegmentView& segment);
+  [[nodiscard]] bool has_read_to_answer() const;
+  [[nodiscard]] Result<void, AccessFault> carry_out(StreamEnv& env, AtomicAnswer& atomic);
+  [[nodiscard]] std::uint32_t oldest_request_msn() const { return request_msn_ - in_flight_; }
+  [[nodiscard]] Emitted emit_immediate(StreamEnv& env, StreamSink& sink, const SendWqe& wqe);
+  [[nodiscard]] Emitted emit_atomic_request(StreamEnv& env, StreamSink& sink, const SendWqe& wqe);
+  [[nodiscard]] Emitted emit_atomic_response(StreamEnv& env, StreamSink& sink,
+                                             AtomicAnswer& atomic);
 
   // Sending (stream_qp_transmit.cpp).
   [[nodiscard]] static ReadSink read_sink(std::span<const Sge> sges);
@@ -182,7 +211,10 @@ class StreamQp {
   [[nodiscard]] Emitted execute_local(StreamEnv& env, const SendWqe& wqe);
   [[nodiscard]] Emitted emit_data(StreamEnv& env, StreamSink& sink, const SendWqe& wqe);
   [[nodiscard]] Emitted emit_read_request(StreamEnv& env, StreamSink& sink, const SendWqe& wqe);
-  [[nodiscard]] Emitted emit_response(StreamEnv& env, StreamSink& sink);
+  [[nodiscard]] Emitted emit_answer(StreamEnv& env, StreamSink& sink);
+  [[nodiscard]] Emitted emit_read_response(StreamEnv& env, StreamSink& sink, ReadAnswer& read);
+  void end_answer();
+  void note_in_flight();
   [[nodiscard]] std::size_t payload_bytes_max(std::size_t header_bytes) const;
   void end_request(StreamEnv& env);
 
@@ -217,16 +249,20 @@ class StreamQp {
   std::uint64_t cursor_ = 0;
   std::uint32_t sent_bytes_ = 0;
   std::uint32_t send_msn_ = 1;
-  std::uint32_t read_msn_ = 1;
+  /// Of READs and atomics.
+  std::uint32_t request_msn_ = 1;
+  std::uint32_t atomic_response_msn_ = 1;
+  /// The WRITE at the cursor was sent, its immediate data wasn't.
+  bool immediate_is_due_ = false;
   bool rtr_is_due_ = false;
   /// Answers and requests take turns, FPDU by FPDU.
-  bool is_turn_of_responses_ = false;
+  bool is_turn_of_answers_ = false;
   std::array<std::byte, terminate_ulpdu_bytes_max> terminate_ulpdu_{};
   /// 0: none is to be sent.
   std::size_t terminate_ulpdu_bytes_ = 0;
 
-  // Our READs in flight. `unanswered_` is the oldest one, or the end of those sent.
-  std::uint32_t reads_in_flight_ = 0;
+  // Our READs and atomics in flight. `unanswered_` is the oldest one, or the end of those sent.
+  std::uint32_t in_flight_ = 0;
   std::uint64_t unanswered_ = 0;
   std::uint32_t response_bytes_ = 0;
   /// A READ that was sent as RTR: its response belongs to no request.
@@ -235,15 +271,19 @@ class StreamQp {
   // Receiving.
   bool has_received_ = false;
   std::uint32_t expected_send_msn_ = 1;
-  std::uint32_t expected_read_msn_ = 1;
+  std::uint32_t expected_request_msn_ = 1;
+  std::uint32_t expected_atomic_response_msn_ = 1;
   /// The SEND that is coming in, and how much of it came.
   std::optional<RdmapOpcode> inbound_send_;
   std::uint32_t received_bytes_ = 0;
+  /// What the last WRITE of the peer brought so far, and whether that was all of it.
+  std::uint32_t written_bytes_ = 0;
+  bool write_has_ended_ = true;
 
-  // The peer's READs that are being answered: a ring.
-  std::unique_ptr<Response[]> responses_;
-  std::uint32_t responses_first_ = 0;
-  std::uint32_t responses_count_ = 0;
+  // The peer's READs and atomics that are being answered: a ring.
+  std::unique_ptr<Answer[]> answers_;
+  std::uint32_t answers_first_ = 0;
+  std::uint32_t answers_count_ = 0;
 };
 
 }  // namespace verbena::iwarp

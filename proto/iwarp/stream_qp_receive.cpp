@@ -3,6 +3,7 @@
 // the TERMINATE tells (RFC 5040, 8; RFC 5041, 7).
 #include <utility>
 
+#include "proto/iwarp/stream_faults.h"
 #include "proto/iwarp/stream_qp.h"
 #include "proto/sge_copy.h"
 
@@ -29,34 +30,18 @@ TerminateReason tagged_reason(AccessFault fault) {
   return TerminateReason::ddp_tagged_stag;
 }
 
-/// What RDMAP says of a READ request that has no right to its source.
-TerminateReason source_reason(AccessFault fault) {
-  switch (fault) {
-    case AccessFault::unknown_key:
-    case AccessFault::wrong_window:
-      return TerminateReason::rdmap_stag;
-    case AccessFault::wrong_pd:
-    case AccessFault::wrong_qp:
-      return TerminateReason::rdmap_stag_not_associated;
-    case AccessFault::not_permitted:
-      return TerminateReason::rdmap_access;
-    case AccessFault::out_of_range:
-      return TerminateReason::rdmap_bounds;
-    case AccessFault::not_present:
-      return TerminateReason::rdmap_catastrophic_stream;
-  }
-  return TerminateReason::rdmap_stag;
-}
-
-/// What a READ of ours can have been refused for.
-bool is_protection_error(TerminateReason reason) {
-  const TerminateCode code = code_of(reason);
+/// How a READ or an atomic of ours ended that the peer refused so; nothing if it isn't of those
+/// that RDMAP refuses.
+std::optional<WcStatus> refused_with(const TerminateCode& code) {
   constexpr std::uint8_t remote_protection = 1;
-  return code.layer == TerminateLayer::rdmap && code.type == remote_protection;
-}
-
-bool wraps(std::uint64_t offset, std::uint64_t bytes) {
-  return bytes != 0 && offset + (bytes - 1) < offset;
+  constexpr std::uint8_t remote_operation = 2;
+  if (code.layer == TerminateLayer::rdmap && code.type == remote_protection) {
+    return WcStatus::rem_access_err;
+  }
+  if (code.layer == TerminateLayer::rdmap && code.type == remote_operation) {
+    return WcStatus::rem_inv_req_err;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -114,8 +99,7 @@ StreamQp::Checked StreamQp::execute(StreamEnv& env, const SegmentView& segment) 
     case RdmapOpcode::immediate_solicited:
     case RdmapOpcode::atomic_request:
     case RdmapOpcode::atomic_response:
-      // RFC 7306, 4: only between peers that both have them, and nothing tells so.
-      break;
+      return execute_extension(env, segment);
   }
   return TerminateReason::rdmap_opcode;
 }
@@ -173,7 +157,7 @@ StreamQp::Checked StreamQp::end_send(StreamEnv& env, const SegmentView& segment)
     completion.imm_or_rkey = to_value(stag);
   }
   ++expected_send_msn_;
-  received_bytes_ = 0;
+  received_bytes_ = written_bytes_ = 0;
   inbound_send_.reset();
   env.counters.add(Counter::rdma_recvs);
   complete_receive(env, WcStatus::success, completion, segment.info().is_solicited);
@@ -201,29 +185,39 @@ StreamQp::Checked StreamQp::on_write(StreamEnv& env, const SegmentView& segment)
     }
     place(*memory, payload);
   }
+  written_bytes_ =
+      static_cast<std::uint32_t>(payload.size()) + (write_has_ended_ ? 0 : written_bytes_);
+  write_has_ended_ = segment.is_last();
   if (segment.is_last()) {
     env.counters.add(Counter::rx_write_requests);
   }
   return std::nullopt;
 }
 
-StreamQp::Checked StreamQp::on_read_request(StreamEnv& env, const SegmentView& segment) {
+/// Of READs and atomics: the next one, in one segment (RFC 5040, 4.4), and one of those that we
+/// agreed to take.
+StreamQp::Checked StreamQp::check_queued_request(const SegmentView& segment) const {
   const auto header = segment.untagged();
-  const auto request = segment.rdmap<ReadRequestHeader>();
-  if (header.msn.value() != expected_read_msn_) {
+  if (header.msn.value() != expected_request_msn_) {
     return TerminateReason::ddp_untagged_msn_range;
   }
-  // A request is one segment (RFC 5040, 4.4).
   if (header.message_offset.value() != 0) {
     return TerminateReason::ddp_untagged_message_offset;
   }
   if (!segment.is_last() || !segment.payload().empty()) {
     return TerminateReason::ddp_untagged_too_long;
   }
-  // The buffers of this queue are the READs that we agreed to take.
-  if (responses_count_ >= connection_.agreement.depths.ird) {
+  if (answers_count_ >= connection_.agreement.depths.ird) {
     return TerminateReason::ddp_untagged_no_buffer;
   }
+  return std::nullopt;
+}
+
+StreamQp::Checked StreamQp::on_read_request(StreamEnv& env, const SegmentView& segment) {
+  if (const Checked refused = check_queued_request(segment)) {
+    return refused;
+  }
+  const auto request = segment.rdmap<ReadRequestHeader>();
   const std::uint32_t size_bytes = request.size_bytes.value();
   if (wraps(request.source_offset.value(), size_bytes)) {
     return TerminateReason::rdmap_offset_wrap;
@@ -242,15 +236,15 @@ StreamQp::Checked StreamQp::on_read_request(StreamEnv& env, const SegmentView& s
       return source_reason(permitted.error());
     }
   }
-  ++expected_read_msn_;
+  ++expected_request_msn_;
   env.counters.add(Counter::rx_read_requests);
-  responses_[(responses_first_ + responses_count_++) % limits_.ird_max] = {
-      .sink_stag = Rkey{request.sink_stag.value()},
-      .sink_offset = Va{request.sink_offset.value()},
-      .source_stag = source_stag,
-      .source_offset = source_offset,
-      .size_bytes = size_bytes,
-      .sent_bytes = 0};
+  answers_[(answers_first_ + answers_count_++) % limits_.ird_max] =
+      ReadAnswer{.sink_stag = Rkey{request.sink_stag.value()},
+                 .sink_offset = Va{request.sink_offset.value()},
+                 .source_stag = source_stag,
+                 .source_offset = source_offset,
+                 .size_bytes = size_bytes,
+                 .sent_bytes = 0};
   return std::nullopt;
 }
 
@@ -263,7 +257,7 @@ StreamQp::Checked StreamQp::on_read_response(StreamEnv& env, const SegmentView& 
     rtr_read_in_flight_ = false;
     return std::nullopt;
   }
-  if (reads_in_flight_ == 0) {
+  if (in_flight_ == 0 || !send_queue_.at(unanswered_).is_read()) {
     return TerminateReason::rdmap_opcode;
   }
   const SendWqe& wqe = send_queue_.at(unanswered_);
@@ -285,59 +279,67 @@ StreamQp::Checked StreamQp::on_read_response(StreamEnv& env, const SegmentView& 
   }
   response_bytes_ += static_cast<std::uint32_t>(payload.size());
   if (segment.is_last()) {
-    end_read(env);
+    end_answered(env);
   }
   return std::nullopt;
 }
 
-/// The oldest READ was answered: on to the next one that was sent.
-void StreamQp::end_read(StreamEnv& env) {
+/// The oldest READ or atomic was answered: on to the next one that was sent.
+void StreamQp::end_answered(StreamEnv& env) {
   response_bytes_ = 0;
-  --reads_in_flight_;
+  --in_flight_;
   do {
     ++unanswered_;
-  } while (unanswered_ < cursor_ && !send_queue_.at(unanswered_).is_read());
+  } while (unanswered_ < cursor_ && !send_queue_.at(unanswered_).wants_data());
   complete_requests(env);
 }
 
-/// Which of our READs in flight a TERMINATE is about: the one with the number that it tells, else
-/// the oldest one.
-std::uint64_t StreamQp::blamed_read(const SegmentView& segment) const {
+/// Which of our READs and atomics in flight a TERMINATE is about: the one with the number that it
+/// tells, if it tells one of those.
+std::optional<std::uint64_t> StreamQp::blamed_request(const SegmentView& segment) const {
   const auto flags = segment.rdmap<TerminateHeader>().flags;
   constexpr std::size_t told_length_bytes = 2;
-  std::uint64_t index = unanswered_;
   if ((flags & TerminateHeader::flag_ddp) == 0 || (flags & TerminateHeader::flag_length) == 0 ||
       segment.payload().size() < told_length_bytes + untagged_header_bytes) {
-    return index;
+    return std::nullopt;
   }
   const auto told = read_struct<UntaggedHeader>(segment.payload().subspan(told_length_bytes));
-  const std::uint32_t oldest_msn = read_msn_ - reads_in_flight_;
-  const std::uint32_t position = told.msn.value() - oldest_msn;
-  if (told.control.is_tagged() || position >= reads_in_flight_) {
-    return index;
+  const std::uint32_t position = told.msn.value() - oldest_request_msn();
+  if (told.control.is_tagged() || position >= in_flight_ ||
+      told.queue.value() != static_cast<std::uint32_t>(DdpQueue::read_request)) {
+    return std::nullopt;
   }
+  std::uint64_t index = unanswered_;
   for (std::uint32_t passed = 0; passed < position;) {
-    passed += send_queue_.at(++index).is_read() ? 1 : 0;
+    passed += send_queue_.at(++index).wants_data() ? 1 : 0;
   }
   return index;
 }
 
-/// The peer ends the stream. If it is about a READ, that one failed; those before it were given up
-/// with it.
+/// The peer ends the stream. If it is about a READ or an atomic, that one failed; those before it
+/// were given up with it. Missing rights that name no request are those of the oldest one.
 void StreamQp::on_terminate(StreamEnv& env, const SegmentView& segment) {
   const auto header = segment.rdmap<TerminateHeader>();
   received_terminate_ = header.to_code();
   env.counters.add(Counter::rcvd_terminates);
   state_ = StreamState::terminate;
   complete_requests(env);
-  const auto reason = find_reason(*received_terminate_);
-  if (reads_in_flight_ > 0 && reason && is_protection_error(*reason)) {
-    env.counters.add(Counter::req_remote_access_errors);
-    for (const std::uint64_t blamed = blamed_read(segment); send_queue_.head() < blamed;) {
-      complete_request(env, WcStatus::wr_flush_err);
+  const auto status = refused_with(*received_terminate_);
+  if (in_flight_ > 0 && status) {
+    auto blamed = blamed_request(segment);
+    const bool is_access = *status == WcStatus::rem_access_err;
+    if (!blamed && is_access) {
+      blamed = unanswered_;
     }
-    complete_request(env, WcStatus::rem_access_err);
-    failed_with_ = WcStatus::rem_access_err;
+    if (blamed) {
+      env.counters.add(is_access ? Counter::req_remote_access_errors
+                                 : Counter::req_remote_invalid_request);
+      while (send_queue_.head() < *blamed) {
+        complete_request(env, WcStatus::wr_flush_err);
+      }
+      complete_request(env, *status);
+      failed_with_ = *status;
+    }
   }
   flush(env);
 }

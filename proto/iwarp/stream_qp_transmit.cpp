@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "proto/iwarp/fpdu_builder.h"
 #include "proto/iwarp/stream_qp.h"
 #include "proto/sge_copy.h"
 
@@ -12,6 +13,7 @@ namespace {
 RdmapOpcode opcode_of(const SendWqe& wqe) {
   switch (wqe.opcode) {
     case WrOpcode::rdma_write:
+    case WrOpcode::rdma_write_with_imm:
       return RdmapOpcode::write;
     case WrOpcode::rdma_read:
       return RdmapOpcode::read_request;
@@ -22,42 +24,11 @@ RdmapOpcode opcode_of(const SendWqe& wqe) {
   }
 }
 
-/// Builds one FPDU in the room that a sink gives.
-class FpduBuilder {
- public:
-  FpduBuilder(FpduWriter& writer, StreamSink& sink, std::size_t ulpdu_bytes)
-      : writer_(writer), sink_(sink), ulpdu_bytes_(ulpdu_bytes) {
-    fpdu_ = sink.reserve(writer.size_of(ulpdu_bytes));
-  }
-  [[nodiscard]] bool has_room() const { return !fpdu_.empty(); }
-  [[nodiscard]] MutableBytes ulpdu() const { return writer_.ulpdu_room(fpdu_, ulpdu_bytes_); }
-  void commit() {
-    writer_.finish(fpdu_, ulpdu_bytes_);
-    sink_.commit();
-  }
-
- private:
-  FpduWriter& writer_;
-  StreamSink& sink_;
-  std::size_t ulpdu_bytes_;
-  MutableBytes fpdu_;
-};
-
 TaggedHeader tagged_header(RdmapOpcode opcode, bool is_last, Rkey stag, Va offset) {
   TaggedHeader header;
   header.control = make_control(opcode, is_last);
   header.stag = to_value(stag);
   header.offset = to_value(offset);
-  return header;
-}
-
-UntaggedHeader untagged_header(RdmapOpcode opcode, bool is_last, std::uint32_t msn,
-                               std::uint32_t message_offset) {
-  UntaggedHeader header;
-  header.control = make_control(opcode, is_last);
-  header.queue = static_cast<std::uint32_t>(rdmap_info(opcode).queue);
-  header.msn = msn;
-  header.message_offset = message_offset;
   return header;
 }
 
@@ -86,7 +57,7 @@ StreamTransmitted StreamQp::poll_transmit(StreamEnv& env, StreamSink& sink,
 
 bool StreamQp::wants_transmit() const {
   return terminate_ulpdu_bytes_ > 0 ||
-         (may_send() && (rtr_is_due_ || responses_count_ > 0 || has_request_to_send())) ||
+         (may_send() && (rtr_is_due_ || answers_count_ > 0 || has_request_to_send())) ||
          has_local_work();
 }
 
@@ -104,15 +75,16 @@ bool StreamQp::may_send() const {
 }
 
 bool StreamQp::may_start(const SendWqe& wqe) const {
-  const std::uint32_t in_flight = reads_in_flight_ + (rtr_read_in_flight_ ? 1 : 0);
+  const std::uint32_t in_flight = in_flight_ + (rtr_read_in_flight_ ? 1 : 0);
   if (wqe.fence && in_flight > 0) {
     return false;
   }
-  return !wqe.is_read() || in_flight < connection_.agreement.depths.ord;
+  return !wqe.wants_data() || in_flight < connection_.agreement.depths.ord;
 }
 
 bool StreamQp::has_request_to_send() const {
-  return cursor_ < send_queue_.tail() && (sent_bytes_ > 0 || may_start(send_queue_.at(cursor_)));
+  return cursor_ < send_queue_.tail() &&
+         (sent_bytes_ > 0 || immediate_is_due_ || may_start(send_queue_.at(cursor_)));
 }
 
 StreamQp::Emitted StreamQp::emit_next(StreamEnv& env, StreamSink& sink) {
@@ -125,10 +97,10 @@ StreamQp::Emitted StreamQp::emit_next(StreamEnv& env, StreamSink& sink) {
   if (rtr_is_due_) {
     return emit_rtr(sink);
   }
-  const bool responds = responses_count_ > 0 && (is_turn_of_responses_ || !has_request_to_send());
-  const Emitted emitted = responds ? emit_response(env, sink) : emit_request(env, sink);
+  const bool answers = answers_count_ > 0 && (is_turn_of_answers_ || !has_request_to_send());
+  const Emitted emitted = answers ? emit_answer(env, sink) : emit_request(env, sink);
   if (emitted == Emitted::sent) {
-    is_turn_of_responses_ = !responds;
+    is_turn_of_answers_ = !answers;
   }
   return emitted;
 }
@@ -158,7 +130,7 @@ StreamQp::Emitted StreamQp::emit_rtr(StreamSink& sink) {
   if (type == RtrType::write) {
     write_struct(fpdu.ulpdu(), tagged_header(RdmapOpcode::write, true, Rkey{}, Va{}));
   } else if (type == RtrType::read) {
-    write_struct(fpdu.ulpdu(), untagged_header(RdmapOpcode::read_request, true, read_msn_++, 0));
+    write_struct(fpdu.ulpdu(), untagged_header(RdmapOpcode::read_request, true, request_msn_++, 0));
     write_struct(fpdu.ulpdu().subspan(untagged_header_bytes), ReadRequestHeader());
     rtr_read_in_flight_ = true;
   }
@@ -169,12 +141,22 @@ StreamQp::Emitted StreamQp::emit_rtr(StreamSink& sink) {
 
 StreamQp::Emitted StreamQp::emit_request(StreamEnv& env, StreamSink& sink) {
   const SendWqe& wqe = send_queue_.at(cursor_);
+  if (immediate_is_due_) {
+    return emit_immediate(env, sink, wqe);
+  }
+  if (wqe.is_atomic() && wqe.length != atomic_bytes) {
+    fail_request(env, WcStatus::loc_len_err);
+    return Emitted::failed;
+  }
   // All of it is checked before any of it is sent.
-  const Access needed = wqe.is_read() ? Access::local_write : Access::none;
+  const Access needed = wqe.wants_data() ? Access::local_write : Access::none;
   if (sent_bytes_ == 0 &&
       !sges_permit(env.memory, connection_.pd, send_queue_.sges(cursor_), needed)) {
     fail_request(env, WcStatus::loc_prot_err);
     return Emitted::failed;
+  }
+  if (wqe.is_atomic()) {
+    return emit_atomic_request(env, sink, wqe);
   }
   return wqe.is_read() ? emit_read_request(env, sink, wqe) : emit_data(env, sink, wqe);
 }
@@ -225,7 +207,10 @@ StreamQp::Emitted StreamQp::emit_data(StreamEnv& env, StreamSink& sink, const Se
   sent_bytes_ += static_cast<std::uint32_t>(bytes);
   if (is_last) {
     send_msn_ += info.is_tagged() ? 0 : 1;
-    end_request(env);
+    immediate_is_due_ = wqe.opcode == WrOpcode::rdma_write_with_imm;
+    if (!immediate_is_due_) {
+      end_request(env);
+    }
   }
   return Emitted::sent;
 }
@@ -243,14 +228,19 @@ StreamQp::Emitted StreamQp::emit_read_request(StreamEnv& env, StreamSink& sink,
   request.size_bytes = wqe.length;
   request.source_stag = to_value(wqe.rkey);
   request.source_offset = to_value(wqe.remote_addr);
-  write_struct(fpdu.ulpdu(), untagged_header(RdmapOpcode::read_request, true, read_msn_++, 0));
+  write_struct(fpdu.ulpdu(), untagged_header(RdmapOpcode::read_request, true, request_msn_++, 0));
   write_struct(fpdu.ulpdu().subspan(untagged_header_bytes), request);
   fpdu.commit();
-  if (reads_in_flight_++ == 0) {
-    unanswered_ = cursor_;
-  }
+  note_in_flight();
   end_request(env);
   return Emitted::sent;
+}
+
+/// The request at the cursor will be answered.
+void StreamQp::note_in_flight() {
+  if (in_flight_++ == 0) {
+    unanswered_ = cursor_;
+  }
 }
 
 /// The first piece of memory gives the name; what follows in other pieces is counted on from it.
@@ -265,15 +255,23 @@ StreamQp::ReadSink StreamQp::read_sink(std::span<const Sge> sges) {
 void StreamQp::end_request(StreamEnv& env) {
   ++cursor_;
   sent_bytes_ = 0;
-  if (reads_in_flight_ == 0) {
+  if (in_flight_ == 0) {
     unanswered_ = cursor_;
   }
   complete_requests(env);
 }
 
-/// One segment of the answer to the oldest READ of the peer.
-StreamQp::Emitted StreamQp::emit_response(StreamEnv& env, StreamSink& sink) {
-  Response& response = responses_[responses_first_];
+/// One segment of the answer to the oldest READ or atomic of the peer.
+StreamQp::Emitted StreamQp::emit_answer(StreamEnv& env, StreamSink& sink) {
+  Answer& answer = answers_[answers_first_];
+  if (auto* const read = std::get_if<ReadAnswer>(&answer)) {
+    return emit_read_response(env, sink, *read);
+  }
+  return emit_atomic_response(env, sink, std::get<AtomicAnswer>(answer));
+}
+
+StreamQp::Emitted StreamQp::emit_read_response(StreamEnv& env, StreamSink& sink,
+                                               ReadAnswer& response) {
   const std::size_t bytes = std::min<std::size_t>(response.size_bytes - response.sent_bytes,
                                                   payload_bytes_max(tagged_header_bytes));
   const bool is_last = response.sent_bytes + bytes == response.size_bytes;
@@ -298,10 +296,15 @@ StreamQp::Emitted StreamQp::emit_response(StreamEnv& env, StreamSink& sink) {
   fpdu.commit();
   response.sent_bytes += static_cast<std::uint32_t>(bytes);
   if (is_last) {
-    responses_first_ = (responses_first_ + 1) % limits_.ird_max;
-    --responses_count_;
+    end_answer();
   }
   return Emitted::sent;
+}
+
+/// The oldest READ or atomic of the peer was answered.
+void StreamQp::end_answer() {
+  answers_first_ = (answers_first_ + 1) % limits_.ird_max;
+  --answers_count_;
 }
 
 /// Payload of a segment: as much as fits a TCP segment together with all that is around it.

@@ -36,6 +36,7 @@ MIGRATION = "nic_model/nic_migration.cpp"
 TRANSMIT = "nic_model/nic_transmit.cpp"
 STREAMS = "nic_model/nic_stream.cpp"
 STREAM_OUT = "proto/iwarp/stream_qp_transmit.cpp"
+STREAM_EXTENSIONS = "proto/iwarp/stream_qp_extensions.cpp"
 STREAM_IN = "proto/iwarp/stream_qp_receive.cpp"
 TCP_IN = "proto/inet/tcp/connection_receive.cpp"
 
@@ -255,11 +256,20 @@ MUTANTS = [
            "tagged_header(info.opcode, is_last, wqe.rkey,",
            "tagged_header(info.opcode, false, wqe.rkey,"),
     Mutant("more READs in flight over a stream than agreed on", STREAM_OUT,
-           "return !wqe.is_read() || in_flight < connection_.agreement.depths.ord;",
+           "return !wqe.wants_data() || in_flight < connection_.agreement.depths.ord;",
            "return true;"),
     Mutant("SENDs over a stream are numbered from 0", STREAM_IN,
            "if (header.msn.value() != expected_send_msn_) {",
            "if (header.msn.value() + 1 != expected_send_msn_) {"),
+    Mutant("immediate data over a stream doesn't tell how much was written", STREAM_EXTENSIONS,
+           "completion.byte_len = write_has_ended_ ? std::exchange(written_bytes_, 0) : 0;", ""),
+    Mutant("a compare-and-swap over a stream doesn't compare", STREAM_EXTENSIONS,
+           "return is_equal ? (original & ~mask) | (data & mask) : original;",
+           "return is_equal || true ? (original & ~mask) | (data & mask) : original;"),
+    Mutant("the answers to atomics over a stream have one number", STREAM_EXTENSIONS,
+           "atomic_response_msn_++, 0)", "atomic_response_msn_, 0)"),
+    Mutant("a stream knows RFC 7306 though its user says no", STREAM_EXTENSIONS,
+           "if (!limits_.extensions) {", "if (false) {"),
     Mutant("a refused WRITE over a stream is called an invalid request", STREAMS,
            "} else if (is_access_violation(*reason)) {", "} else if (false) {"),
     Mutant("a lost connection is no event", STREAMS,

@@ -70,6 +70,36 @@ TEST_CASE("every named segment is recognized by its FPDU") {
   }
 }
 
+TEST_CASE("what an atomic is about, and what immediate data says, is seen") {
+  Bytes atomic(rdmap_info(RdmapOpcode::atomic_request).header_bytes());
+  UntaggedHeader header;
+  header.control = make_control(RdmapOpcode::atomic_request, true);
+  header.queue = static_cast<std::uint32_t>(DdpQueue::read_request);
+  write_struct(MutableBytes(atomic), header);
+  AtomicRequestHeader request;
+  request.remote_stag = 0x77;
+  request.remote_offset = 0x5'0000'0008;
+  write_struct(MutableBytes(atomic).subspan(untagged_header_bytes), request);
+  Bytes fpdu = fpdu_around(atomic);
+  ByteView stream = fpdu;
+  const auto seen = glimpse_fpdu(stream);
+  REQUIRE(seen);
+  CHECK(seen->source_stag == 0x77);
+  CHECK(seen->source_offset == 0x5'0000'0008);
+  CHECK(seen->read_bytes == 8);
+
+  Bytes immediate(untagged_header_bytes + immediate_data_bytes);
+  header.control = make_control(RdmapOpcode::immediate, true);
+  header.queue = static_cast<std::uint32_t>(DdpQueue::send);
+  write_struct(MutableBytes(immediate), header);
+  ImmediateData data;
+  data.value = 0x1234'5678;
+  write_struct(MutableBytes(immediate).subspan(untagged_header_bytes), data);
+  fpdu = fpdu_around(immediate);
+  stream = fpdu;
+  CHECK(glimpse_fpdu(stream)->immediate == 0x1234'5678);
+}
+
 TEST_CASE("a WRITE of nothing to nowhere shows that an initiator is ready, others are WRITEs") {
   const auto name_of = [](std::uint32_t stag, std::size_t payload_bytes) {
     Bytes ulpdu(tagged_header_bytes + payload_bytes);

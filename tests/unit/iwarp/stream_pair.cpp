@@ -85,16 +85,23 @@ MpaAgreement StreamPair::plain_agreement() {
           .rtr = std::nullopt};
 }
 
-StreamPair::StreamPair(MpaAgreement initiator_agreement, std::size_t segment_bytes) {
+StreamPair::StreamPair(MpaAgreement initiator_agreement, std::size_t segment_bytes)
+    : StreamPair(initiator_agreement, segment_bytes, stream_limits, stream_limits) {}
+
+StreamPair::StreamPair(const MpaAgreement& initiator_agreement, std::size_t segment_bytes,
+                       const iwarp::StreamQp::Limits& of_a, const iwarp::StreamQp::Limits& of_b)
+    : a(of_a), b(of_b) {
   MpaAgreement responder_agreement = initiator_agreement;
   std::swap(responder_agreement.send_format, responder_agreement.receive_format);
   a.qp.activate({.agreement = initiator_agreement,
                  .is_initiator = true,
                  .pd = PdId{1},
+                 .access = all_remote,
                  .segment_bytes = segment_bytes});
   b.qp.activate({.agreement = responder_agreement,
                  .is_initiator = false,
                  .pd = PdId{1},
+                 .access = all_remote,
                  .segment_bytes = segment_bytes});
 }
 

@@ -103,9 +103,19 @@ struct StreamSide {
 inline constexpr iwarp::StreamQp::Limits stream_limits{
     .send = {.wr_max = 64, .sge_max = 4, .inline_bytes_max = 256}, .ird_max = 8};
 
+/// With RFC 7306.
+inline constexpr iwarp::StreamQp::Limits extended_limits{
+    .send = stream_limits.send, .ird_max = stream_limits.ird_max, .extensions = true};
+/// The rights that a consumer gives.
+inline constexpr Access all_remote =
+    Access::remote_write | Access::remote_read | Access::remote_atomic;
+
 struct StreamPair {
   explicit StreamPair(iwarp::MpaAgreement initiator_agreement = plain_agreement(),
                       std::size_t segment_bytes = 1460);
+  /// Of two that may differ in what they have.
+  StreamPair(const iwarp::MpaAgreement& initiator_agreement, std::size_t segment_bytes,
+             const iwarp::StreamQp::Limits& of_a, const iwarp::StreamQp::Limits& of_b);
   [[nodiscard]] static iwarp::MpaAgreement plain_agreement();
 
   /// Both say what they have to say and hear it, until nothing moves.
@@ -113,8 +123,8 @@ struct StreamPair {
   /// The same in pieces of 1 to `piece_bytes_max`.
   void run(Prng& prng, std::size_t piece_bytes_max);
 
-  StreamSide a{stream_limits};
-  StreamSide b{stream_limits};
+  StreamSide a;
+  StreamSide b;
 };
 
 }  // namespace verbena::test

@@ -55,7 +55,7 @@ void post_one(Worker& worker, Prng& prng) {
             .sges = {},
             .remote_addr = Va{base + slot}};
   std::vector<Sge> sges = pieces_of(source_key);
-  switch (prng.below(3)) {
+  switch (prng.below(5)) {
     case 0: {
       wr.opcode = WrOpcode::send;
       const std::vector<Sge> into = pieces_of(target_key);
@@ -69,6 +69,23 @@ void post_one(Worker& worker, Prng& prng) {
       wr.rkey = Rkey{target_key};
       copy(worker.side.memory.at(source_key).bytes, worker.expected_there);
       break;
+    case 2:
+      wr.opcode = WrOpcode::rdma_write_with_imm;
+      wr.rkey = Rkey{target_key};
+      REQUIRE(worker.peer.receive(worker.posted, {}));
+      copy(worker.side.memory.at(source_key).bytes, worker.expected_there);
+      worker.sends.emplace_back(worker.posted, length);
+      break;
+    case 3: {
+      wr.opcode = WrOpcode::atomic_fetch_and_add;
+      wr.rkey = Rkey{target_key};
+      wr.compare_add = worker.posted + 1;
+      // The value before goes behind the one that is added to.
+      sges = {{.addr = Va{base + slot + 8}, .length = 8, .lkey = Lkey{target_key}}};
+      std::ranges::copy(bytes_of(wr.compare_add),
+                        worker.expected_there.begin() + static_cast<std::ptrdiff_t>(slot));
+      break;
+    }
     default:
       wr.opcode = WrOpcode::rdma_read;
       wr.rkey = Rkey{source_key};
@@ -111,11 +128,11 @@ TEST_CASE(
     agreement.depths = {.ird = depth, .ord = depth};
     agreement.rtr =
         std::array{RtrType::zero_length_fpdu, RtrType::write, RtrType::read}[prng.below(3)];
-    StreamPair pair(agreement, 200 + prng.below(9000));
+    StreamPair pair(agreement, 200 + prng.below(9000), extended_limits, extended_limits);
     for (StreamSide* side : {&pair.a, &pair.b}) {
       side->memory.add(source_key, base, slots * slot_bytes).bytes =
           random_bytes(prng, slots * slot_bytes);
-      side->memory.add(target_key, base, slots * slot_bytes);
+      side->memory.add(target_key, base, slots * slot_bytes, Access::local_write | all_remote);
       side->out.room = 12'000 + prng.below(40'000);
     }
     Worker worker{.side = pair.a, .peer = pair.b};
@@ -143,11 +160,11 @@ TEST_CASE("work of both sides at once is done once and in order") {
     Prng prng(seed);
     MpaAgreement agreement = StreamPair::plain_agreement();
     agreement.rtr = RtrType::write;
-    StreamPair pair(agreement, 500 + prng.below(3000));
+    StreamPair pair(agreement, 500 + prng.below(3000), extended_limits, extended_limits);
     for (StreamSide* side : {&pair.a, &pair.b}) {
       side->memory.add(source_key, base, slots * slot_bytes).bytes =
           random_bytes(prng, slots * slot_bytes);
-      side->memory.add(target_key, base, slots * slot_bytes);
+      side->memory.add(target_key, base, slots * slot_bytes, Access::local_write | all_remote);
       side->out.room = 12'000;
     }
     Worker workers[] = {{.side = pair.a, .peer = pair.b}, {.side = pair.b, .peer = pair.a}};

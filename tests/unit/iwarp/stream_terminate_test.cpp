@@ -279,8 +279,8 @@ TEST_CASE("every reason that a stream can give is provoked here") {
     provoked.insert(row.reason);
   }
   // Told by others: what a request of ours met at home (stream_qp_test.cpp),
-  // what start frames say (the connection manager), and what nothing here can
-  // cause.
+  // what is wrong with atomics (stream_extensions_test.cpp), what start frames
+  // say (the connection manager), and what nothing here can cause.
   const std::set<TerminateReason> elsewhere{
       TerminateReason::rdmap_local_catastrophic,     TerminateReason::llp_start_frame,
       TerminateReason::llp_ird_insufficient,         TerminateReason::llp_no_matching_rtr,
