@@ -89,7 +89,7 @@ constexpr Accepted table[] = {
     {"UD, longer than the MTU", "requester", any, none, any, datagram_rule},
 };
 
-/// A bug of a peer, by what the matrix tells of it.
+/// A bug of a peer, by what the matrix tells of it: patterns as above.
 struct KnownBug {
   const char* against;
   const char* operation;
@@ -104,6 +104,22 @@ constexpr KnownBug bugs[] = {
      "theirs: the receive doesn't tell that a key is gone (flags 0x5)",
      "rxe gives programs the kernel's number of the flag, 4, which is another flag to them; "
      "IBV_WC_WITH_INV is 8"},
+    // providers/siw/siw.c of rdma-core, copy_cqe().
+    {"siw", "RC SEND_INV", "ours",
+     "theirs: the receive doesn't tell that a key is gone (flags 0x0)",
+     "siw's library gives every completion the flags 0, and no key"},
+    // siw's queue pair ends without an error of its receive queue.
+    {"siw", "RC READ, wrong key", "ours", "*theirs: nothing was received in *",
+     "siw refuses the READ and ends the connection, but doesn't flush its receives"},
+    // siw_cm.c: ird and ord of the event are its own, not the peer's as with the others.
+    {"siw", "CM *", "theirs",
+     "theirs: RDMA_CM_EVENT_ESTABLISHED tells of depths 3 and 2 instead of 2 and 3",
+     "siw swaps the two depths in the event of who connects"},
+    // tcp_data_queue() tells of the end first, and siw takes that for the answer.
+    {"siw", "CM reject", "theirs",
+     "theirs: RDMA_CM_EVENT_REJECTED brings 0 bytes of private data instead of *",
+     "siw loses the private data of a refusal that comes in one segment with the end of TCP's "
+     "stream"},
 };
 
 bool fits(const char* pattern, const std::string& text) {
@@ -126,9 +142,20 @@ std::optional<std::string> rule_for(const Difference& difference) {
 std::optional<std::string> known_bug(const MatrixCell& cell, const std::string& against) {
   for (const KnownBug& bug : bugs) {
     if (against == bug.against && fits(bug.operation, cell.operation) &&
-        fits(bug.initiator, cell.initiator) && cell.words == bug.words) {
+        fits(bug.initiator, cell.initiator) && fits(bug.words, cell.words)) {
       return bug.rule;
     }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> loss_of_unreliable(const MatrixCell& cell) {
+  const bool is_unreliable = fits("U[CD] *", cell.operation);
+  // An initiator's completion doesn't depend on what the network does.
+  const bool is_about_target =
+      fits("*: nothing was received in *", cell.words) || fits("*: the data is wrong", cell.words);
+  if (is_unreliable && is_about_target) {
+    return "an unreliable service loses what the network loses";
   }
   return std::nullopt;
 }

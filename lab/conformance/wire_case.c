@@ -192,12 +192,14 @@ static int request_once(struct side* side, uint32_t key, struct ibv_wc* wc) {
                                 .opcode = opcode_of(side),
                                 .send_flags = IBV_SEND_SIGNALED},
                      *bad = NULL;
+  aim(side, &request);
   if (opcode_of(side) == IBV_WR_SEND_WITH_INV) {
     request.invalidate_rkey = key;
+    // Means nothing here, but siw's library sends this key instead (rdma-core 44).
+    request.wr.rdma.rkey = key;
   } else {
     request.imm_data = htobe32(immediate);
   }
-  aim(side, &request);
   const int failed = ibv_post_send(end->qp, &request, &bad);
   if (failed != 0 && is_iwarp(side->device) && has_immediate(side)) {
     say(side, "unsupported: the device refuses immediate data (%s)", strerror(abs(failed)));
