@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "cli/bounded_line.h"
 #include "cli/xcheck_accepted.h"
 
 namespace verbena::cli {
@@ -85,9 +86,10 @@ Result<Matrix, std::string> read_matrix(const std::string& path) {
     return std::unexpected("can't read " + path);
   }
   Matrix matrix;
-  for (std::string line; std::getline(file, line);) {
+  bool is_whole = true;
+  for (std::string line; read_line(file, line, is_whole);) {
     MatrixCell cell;
-    if (!parse_cell(line, cell)) {
+    if (!is_whole || !parse_cell(line, cell)) {
       return std::unexpected(fmt::format("{}, line {}: not what the conformance program writes",
                                          path, matrix.size() + 1));
     }
@@ -148,6 +150,14 @@ void print_matrix(const Matrix& matrix, const std::string& against) {
   for (const MatrixCell& cell : matrix) {
     if (cell.result == "differs") {
       fmt::print("{}: {}\n", name_of(cell), cell.words);
+    }
+  }
+  std::set<std::string> told;
+  for (const MatrixCell& cell : matrix) {
+    const std::string line = fmt::format("{} by {}, initiator {}, tells {}", cell.operation,
+                                         cell.way, cell.initiator, cell.words);
+    if (cell.result == "agrees" && !cell.words.empty() && told.insert(line).second) {
+      fmt::print("{}\n", line);
     }
   }
   std::set<std::string> reasons;

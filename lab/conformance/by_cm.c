@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ enum {
   active_depth = 3,
   // Of the discard service (RFC 863), which nobody runs over RDMA.
   nobody_port = 9,
+  look_again_ms = 100,
   // IBTA vol 1, 12.6.7.2, table of rejection reasons: consumer reject, invalid service ID.
   rejected_by_consumer = 28,
   rejected_no_service = 8,
@@ -192,15 +194,31 @@ void disconnect_by_cm(struct side* side) {
   }
 }
 
+static void reject(struct side* side, struct rdma_cm_id* id) {
+  uint8_t data[private_data_max];
+  fill(data, sizeof data, seed_reply);
+  const int failed = rdma_reject(id, data, (uint8_t)data_bytes(side));
+  check(side, failed == 0 ? 0 : errno, "rdma_reject");
+}
+
+void reject_again(struct side* side, struct control* control) {
+  struct pollfd told = {.fd = fileno(control->in), .events = POLLIN};
+  struct heard heard;
+  while (is_well(side) && poll(&told, 1, 0) == 0) {
+    if (hear_event(side->manager, &heard, look_again_ms) &&
+        heard.type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+      reject(side, heard.id);
+      rdma_destroy_id(heard.id);
+    }
+  }
+}
+
 void reject_by_cm(struct side* side) {
   struct heard heard;
   if (!side->what->is_initiator) {
-    uint8_t data[private_data_max];
-    fill(data, sizeof data, seed_reply);
     hear_request(side);
     if (side->id != NULL) {
-      const int failed = rdma_reject(side->id, data, (uint8_t)data_bytes(side));
-      check(side, failed == 0 ? 0 : errno, "rdma_reject");
+      reject(side, side->id);
     }
     return;
   }
@@ -231,6 +249,9 @@ void connect_to_nobody(struct side* side) {
   }
 }
 
+// ENOTSUPP of Linux, which isn't for programs.
+enum { kernel_not_supported = 524 };
+
 // 239.86.69.82 (RFC 2365: for use within an organisation), and ff15::5645:52 (RFC 4291, 2.7: not
 // assigned by anybody, for use within a site).
 static struct sockaddr_storage group_address(const struct side* side) {
@@ -255,6 +276,10 @@ void join_group(struct side* side) {
   }
   make_qp(side);
   if (is_well(side) && rdma_join_multicast(side->id, (struct sockaddr*)&group, NULL) != 0) {
+    // The kernel joins no group of IPv6 on RoCE v2, and tells it by a number of its own.
+    if (errno == kernel_not_supported || errno == EOPNOTSUPP) {
+      say(side, "unsupported: rdma_cm joins no group of this version of IP");
+    }
     check(side, errno, "rdma_join_multicast");
   }
   struct heard heard;

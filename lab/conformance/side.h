@@ -65,6 +65,8 @@ void disconnect_by_cm(struct side* side);
 void expect_disconnected(struct side* side);
 // Is told no, or says it.
 void reject_by_cm(struct side* side);
+// Says it again to who has lost it and asks again, until the other side says something.
+void reject_again(struct side* side, struct control* control);
 void connect_to_nobody(struct side* side);
 // Makes a queue pair for datagrams, and joins the group of the case.
 void join_group(struct side* side);

@@ -16,6 +16,9 @@ enum {
   immediate = 0x01020304,
   // A WRITE over UC has no completion at its target: it is there soon, or lost.
   unreliable_limit_ms = 2000,
+  // The kernel's rdma_cm gives queue pairs an ACK timeout of seconds, so that what is lost takes
+  // long.
+  cm_completion_limit_ms = 40000,
   atomic_add = 5,
   // XORed with a right key.
   wrong_key = 0x00ffff00,
@@ -145,15 +148,25 @@ static uint32_t key_to_lose(const struct side* side) {
   return side->window != NULL ? side->window->rkey : side->victim != NULL ? side->victim->rkey : 0;
 }
 
+// Tells that this side is ready or has failed.
+static int tell_readiness(struct side* side, struct control* control) {
+  if (!tell(control, "%s %u", is_well(side) ? "ready" : "failed", key_to_lose(side))) {
+    return 0;
+  }
+  if (kind_of(side) == kind_reject && !side->what->is_initiator) {
+    reject_again(side, control);
+  }
+  return 1;
+}
+
 // Each side's last word before the packets: the initiator needs the key that goes. The target has
 // been told of the connection by then, which siw needs: what comes to it between its answer and
 // that waits for what comes next (docs/cross-validation.md).
 static int exchange_keys(struct side* side, struct control* control, char line[line_bytes_max],
                          uint32_t* key) {
-  const uint32_t mine = key_to_lose(side);
   unsigned theirs = 0;
   char word[16] = "";
-  if (!tell(control, "%s %u", is_well(side) ? "ready" : "failed", mine) || !hear(control, line) ||
+  if (!tell_readiness(side, control) || !hear(control, line) ||
       sscanf(line, "%15s %u", word, &theirs) != 2) {
     return 0;
   }
@@ -208,8 +221,9 @@ static int request_once(struct side* side, uint32_t key, struct ibv_wc* wc) {
   if (!is_well(side)) {
     return 0;
   }
-  if (wait_completion(end->cq, wc, case_limit_ms) != 1) {
-    say(side, "no completion in %d s", case_limit_ms / 1000);
+  const int limit_ms = side->what->by_cm ? cm_completion_limit_ms : case_limit_ms;
+  if (wait_completion(end->cq, wc, limit_ms) != 1) {
+    say(side, "no completion in %d s", limit_ms / 1000);
     return 0;
   }
   return 1;
