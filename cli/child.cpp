@@ -43,6 +43,9 @@ bool redirect(const fs::path& file, int descriptor) {
 /// In the child, between fork() and exec().
 [[noreturn]] void become(const ChildPlan& plan, std::vector<char*>& arguments, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (plan.leads_group) {
+    ::setpgid(0, 0);
+  }
   const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (::getppid() == parent && null >= 0 && ::dup2(null, STDIN_FILENO) >= 0 &&
       redirect(plan.output, STDOUT_FILENO) && redirect(plan.errors, STDERR_FILENO)) {
@@ -101,7 +104,11 @@ Result<Child, std::string> Child::start(const ChildPlan& plan) {
   if (pid == 0) {
     become(plan, arguments, parent);
   }
-  return Child(pid);
+  if (plan.leads_group) {
+    // By both, so that it is done whoever comes first.
+    ::setpgid(pid, pid);
+  }
+  return {Child(pid, plan.leads_group)};
 }
 
 Child::~Child() {
@@ -120,17 +127,23 @@ std::optional<int> Child::poll() {
 }
 
 int Child::end() {
+  // A group is there until the last of it is gone, whatever became of its leader.
+  const pid_t target = leads_group_ ? -pid_ : pid_;
+  std::optional<int> status;
   for (const int number : {SIGTERM, SIGKILL}) {
-    ::kill(pid_, number);
+    ::kill(target, number);
     const auto deadline = steady_clock::now() + grace;
     while (steady_clock::now() < deadline) {
-      if (const auto status = poll()) {
+      if (!status) {
+        status = poll();
+      }
+      if (status && (!leads_group_ || ::kill(target, 0) != 0)) {
         return *status;
       }
       std::this_thread::sleep_for(look_interval);
     }
   }
-  return signal_status_base + SIGKILL;
+  return status.value_or(signal_status_base + SIGKILL);
 }
 
 ChildEnd Child::wait(milliseconds limit, const std::function<bool()>& give_up) {

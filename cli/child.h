@@ -28,6 +28,8 @@ struct ChildPlan {
   std::filesystem::path output = {};
   /// Where its standard error goes; ours if empty.
   std::filesystem::path errors = {};
+  /// What it starts is ended with it. A terminal's Ctrl-C then comes to this process only.
+  bool leads_group = false;
 };
 
 /// How it ended: with an exit status as a shell tells it (128 + n for signal n), or by us.
@@ -66,7 +68,8 @@ class Child {
   /// The error is a sentence. A program that can't be executed ends with 127.
   [[nodiscard]] static Result<Child, std::string> start(const ChildPlan& plan);
 
-  Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
+  Child(Child&& other) noexcept
+      : pid_(std::exchange(other.pid_, -1)), leads_group_(other.leads_group_) {}
   Child& operator=(Child&&) = delete;
   ~Child();
 
@@ -76,12 +79,13 @@ class Child {
                               const std::function<bool()>& give_up = {});
 
  private:
-  explicit Child(pid_t pid) : pid_(pid) {}
+  Child(pid_t pid, bool leads_group) : pid_(pid), leads_group_(leads_group) {}
 
   [[nodiscard]] std::optional<int> poll();
   int end();
 
   pid_t pid_;
+  bool leads_group_;
 };
 
 /// Starts and waits. One that can't be started has the status 127.

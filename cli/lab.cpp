@@ -1,14 +1,10 @@
 // `verbena lab`: a Linux with RDMA devices that nobody here wrote, in a virtual machine: the
 // kernel's rdma_rxe (RoCE v2) and siw (iWARP).
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <cerrno>
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
@@ -24,6 +20,7 @@
 #include "cli/child.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
+#include "cli/file_lock.h"
 #include "cli/lab_guest.h"
 #include "cli/lab_places.h"
 
@@ -43,24 +40,19 @@ int fail(int status, const std::string& sentence) {
   return status;
 }
 
-/// One build at a time; freed when the process ends.
-Result<int, std::string> take_lock(const LabPlaces& places) {
+/// One build at a time.
+Result<FileLock, std::string> lock_build(const LabPlaces& places) {
   std::error_code failure;
   fs::create_directories(places.cache, failure);
-  constexpr mode_t mode = 0644;
-  const int fd = ::open(places.lock().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, mode);
-  if (fd < 0) {
-    return std::unexpected(fmt::format("can't write to {}: {}", places.cache.string(),
-                                       std::generic_category().message(errno)));
-  }
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    fmt::print(stderr, "verbena lab: somebody builds the guest already; waiting\n");
-    if (::flock(fd, LOCK_EX) != 0) {
-      return std::unexpected(
-          fmt::format("gave up waiting: {}", std::generic_category().message(errno)));
-    }
-  }
-  return fd;
+  return FileLock::take(places.lock(), FileLock::Kind::exclusive,
+                        "verbena lab: somebody builds the guest already; waiting");
+}
+
+/// Nobody's guest runs from what is there.
+Result<FileLock, std::string> lock_users_out(const LabPlaces& places) {
+  return FileLock::take(places.users(), FileLock::Kind::exclusive,
+                        "verbena lab: somebody runs the guest that is there; waiting for the end "
+                        "of that");
 }
 
 int build_guest(const LabPlaces& places) {
@@ -73,12 +65,17 @@ int build_guest(const LabPlaces& places) {
   fs::remove_all(fresh);
   fs::create_directories(fresh);
   const ChildEnd end = run_child(
-      {.words = {(places.tools / "build_guest.sh").string(), fresh.string()}}, build_limit);
+      {.words = {(places.tools / "build_guest.sh").string(), fresh.string()}, .leads_group = true},
+      build_limit);
   if (end.status != 0) {
     return fail(exit_failed, fmt::format("the guest couldn't be built{}; what there is of it: {}",
                                          end.timed_out ? " in time" : "", fresh.string()));
   }
   stamp_guest(places, fresh);
+  const auto unused = lock_users_out(places);
+  if (!unused) {
+    return fail(exit_failed, unused.error());
+  }
   fs::remove_all(places.guest());
   fs::rename(fresh, places.guest());
   return exit_ok;
@@ -86,7 +83,7 @@ int build_guest(const LabPlaces& places) {
 
 int build(const LabPlaces& places, bool again) {
   const OrderlyEnd orderly_end;
-  const auto lock = take_lock(places);
+  const auto lock = lock_build(places);
   if (!lock) {
     return fail(exit_failed, lock.error());
   }
@@ -221,12 +218,16 @@ int show_status(const LabPlaces& places, bool is_json) {
 }
 
 int clean(const LabPlaces& places) {
-  const auto lock = take_lock(places);
+  const auto lock = lock_build(places);
   if (!lock) {
     return fail(exit_failed, lock.error());
   }
-  // Only what we put there: VERBENA_LAB may name a folder with other things in it. The lock stays:
-  // who waits for it holds its file, and who came later would lock another one.
+  const auto unused = lock_users_out(places);
+  if (!unused) {
+    return fail(exit_failed, unused.error());
+  }
+  // Only what we put there: VERBENA_LAB may name a folder with other things in it. The locks stay:
+  // who waits for one holds its file, and who came later would lock another one.
   for (const char* name : {"guest", "building", "accelerator"}) {
     fs::remove_all(places.cache / name);
   }

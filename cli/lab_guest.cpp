@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "cli/child.h"
+#include "cli/file_lock.h"
 
 namespace verbena::cli {
 namespace {
@@ -139,6 +140,8 @@ std::optional<int> number_in(const fs::path& file) {
 }  // namespace
 
 struct Guest::State {
+  // None if it can't be taken: who may not write to the lab's folder.
+  std::optional<FileLock> use;
   ScratchDirectory job{"verbena-lab"};
   GuestPlan plan;
   steady_clock::time_point start = steady_clock::now();
@@ -160,6 +163,11 @@ Result<Guest, std::string> Guest::boot(const LabPlaces& places, GuestPlan plan) 
         "qemu-system-x86");
   }
   auto state = std::make_unique<State>();
+  auto use = FileLock::take(places.users(), FileLock::Kind::shared,
+                            "verbena lab: the guest is being replaced; waiting");
+  if (use) {
+    state->use.emplace(std::move(*use));
+  }
   state->plan = std::move(plan);
   const fs::path& job = state->job.path();
   std::ofstream(job / "command") << state->plan.command << '\n';

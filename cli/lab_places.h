@@ -18,7 +18,10 @@ struct LabPlaces {
   std::filesystem::path tools;
 
   [[nodiscard]] std::filesystem::path guest() const { return cache / "guest"; }
+  /// Held by who builds or removes the guest.
   [[nodiscard]] std::filesystem::path lock() const { return cache / "lock"; }
+  /// Shared by those whose guest runs, so that nobody replaces what it runs from.
+  [[nodiscard]] std::filesystem::path users() const { return cache / "users"; }
 };
 
 /// The error is a sentence: there is no home, or our own files are missing.

@@ -23,6 +23,7 @@ struct XcheckOptions {
   XcheckPlan plan;
   std::vector<std::string> files;
   std::string junit;
+  std::string through;
   bool is_json = false;
   bool shows_all = false;
   bool api_only = false;
@@ -65,14 +66,18 @@ int run(XcheckOptions& options) {
   }
   const OrderlyEnd orderly_end;
   XcheckPlan& plan = options.plan;
-  const bool is_guest = plan.against == "rxe" || plan.against == "siw";
-  if (options.api_only && !is_guest) {
+  if (options.api_only && plan.against != "rxe") {
     return fail(exit_usage,
-                "--api is for rxe and siw; for another device, run the conformance "
+                "--api is for rxe; siw gets nowhere without rdma_cm; for another device, run the "
+                "conformance "
                 "program there and give its output to --compare");
+  }
+  if (plan.against == "siw" && plan.uses_ipv6) {
+    return fail(exit_usage, "siw is reached through QEMU's own network, which is IPv4's");
   }
   plan.compares_api = options.api_only;
   plan.runs_matrix = !options.api_only;
+  plan.goes_through_cm = options.through == "cm";
   const auto result = run_xcheck(plan);
   if (!result) {
     return fail(exit_failed, result.error());
@@ -83,8 +88,12 @@ int run(XcheckOptions& options) {
 constexpr const char* footer =
     "Each operation is done by the conformance program, once with ours as initiator and once with\n"
     "theirs, in sizes around the borders of packets; data, completions and memory are checked.\n"
+    "Rows that begin with CM are about rdma_cm's connections; their sizes are of private data.\n"
     "--against is\n"
-    "  rxe, siw  the kernel's devices in the guest of `verbena lab`, over an emulated wire\n"
+    "  rxe       the kernel's RoCE v2 device in the guest of `verbena lab`, over an emulated wire\n"
+    "  siw       the kernel's iWARP device there, over TCP; with CRCs and without, unless "
+    "--mpa-crc\n"
+    "            says which\n"
     "  self      another one of ours\n"
     "  HOST      an agent: on that host, `conformance agent --device D --listen ADDRESS:18600`; "
     "our\n"
@@ -114,6 +123,11 @@ void add_xcheck(CLI::App& app, int& status) {
   command->add_option("--path-mtu", options->plan.mtu_bytes, "bytes (what both ports have)")
       ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}));
   command->add_flag("--ipv6", options->plan.uses_ipv6, "RoCE v2 over IPv6 instead of IPv4");
+  command
+      ->add_option("--through", options->through,
+                   "how reliable connections are made: verbs (each end changes its queue pair's "
+                   "states), or cm (rdma_cm; iWARP has no other way)")
+      ->check(CLI::IsMember({"verbs", "cm"}));
   command->add_flag("--json", options->is_json, "As JSON");
   command->add_option("--junit", options->junit, "also write the matrix as JUnit's XML")
       ->type_name("FILE");

@@ -17,4 +17,8 @@ namespace verbena::cli {
 [[nodiscard]] std::optional<std::string> known_bug(const MatrixCell& cell,
                                                    const std::string& against);
 
+/// Where frames are lost on purpose, what follows from that for a service that may lose messages;
+/// nullopt for anything else.
+[[nodiscard]] std::optional<std::string> loss_of_unreliable(const MatrixCell& cell);
+
 }  // namespace verbena::cli

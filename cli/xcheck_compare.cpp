@@ -6,15 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/bounded_line.h"
 #include "cli/xcheck_accepted.h"
 
 namespace verbena::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// A file of one line that never ends isn't one of ours.
-constexpr std::size_t line_bytes_max = 1U << 16U;
 
 std::optional<std::string> text_of(const Json& json, const char* name) {
   const auto found = json.find(name);
@@ -70,9 +68,10 @@ Result<Observations, std::string> read_observations(const std::string& path) {
   }
   Observations all;
   std::size_t number = 0;
-  for (std::string line; std::getline(file, line);) {
+  bool is_whole = true;
+  for (std::string line; read_line(file, line, is_whole);) {
     ++number;
-    if (line.size() > line_bytes_max || !add(all, line)) {
+    if (!is_whole || !add(all, line)) {
       return std::unexpected(
           fmt::format("{}, line {}: not what the conformance program writes", path, number));
     }

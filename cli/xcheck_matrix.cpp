@@ -8,8 +8,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 #include <utility>
 
+#include "cli/bounded_line.h"
 #include "cli/xcheck_accepted.h"
 
 namespace verbena::cli {
@@ -26,6 +28,7 @@ bool parse_cell(const std::string& line, MatrixCell& cell) {
   }
   try {
     json.at("operation").get_to(cell.operation);
+    json.at("way").get_to(cell.way);
     json.at("size").get_to(cell.bytes);
     json.at("mtu").get_to(cell.mtu_bytes);
     json.at("initiator").get_to(cell.initiator);
@@ -67,11 +70,13 @@ std::string xml(const std::string& text) {
 }
 
 std::string name_of(const MatrixCell& cell) {
-  return fmt::format("{}, {} bytes, MTU {}, initiator {}", cell.operation, cell.bytes,
-                     cell.mtu_bytes, cell.initiator);
+  return fmt::format("{} by {}, {} bytes, MTU {}, initiator {}", cell.operation, cell.way,
+                     cell.bytes, cell.mtu_bytes, cell.initiator);
 }
 
-using RowName = std::pair<std::string, std::string>;
+using RowName = std::tuple<std::string, std::string, std::string>;
+
+constexpr const char* row_format = "{:20}{:12}{:10}";
 
 }  // namespace
 
@@ -81,9 +86,10 @@ Result<Matrix, std::string> read_matrix(const std::string& path) {
     return std::unexpected("can't read " + path);
   }
   Matrix matrix;
-  for (std::string line; std::getline(file, line);) {
+  bool is_whole = true;
+  for (std::string line; read_line(file, line, is_whole);) {
     MatrixCell cell;
-    if (!parse_cell(line, cell)) {
+    if (!is_whole || !parse_cell(line, cell)) {
       return std::unexpected(fmt::format("{}, line {}: not what the conformance program writes",
                                          path, matrix.size() + 1));
     }
@@ -97,9 +103,15 @@ std::size_t count(const Matrix& matrix, const std::string& result) {
       std::ranges::count(matrix, result, [](const MatrixCell& cell) { return cell.result; }));
 }
 
-void explain_known(Matrix& matrix, const std::string& against) {
+void explain_known(Matrix& matrix, const std::string& against, bool loses) {
   for (MatrixCell& cell : matrix) {
-    const auto rule = cell.result == "differs" ? known_bug(cell, against) : std::nullopt;
+    if (cell.result != "differs") {
+      continue;
+    }
+    auto rule = known_bug(cell, against);
+    if (!rule && loses) {
+      rule = loss_of_unreliable(cell);
+    }
     if (rule) {
       cell.result = "known";
       cell.words += ": " + *rule;
@@ -112,7 +124,7 @@ void print_matrix(const Matrix& matrix, const std::string& against) {
   std::vector<RowName> rows;
   std::map<std::pair<RowName, std::uint32_t>, const MatrixCell*> cells;
   for (const MatrixCell& cell : matrix) {
-    const RowName row{cell.operation, cell.initiator};
+    const RowName row{cell.operation, cell.way, cell.initiator};
     if (std::ranges::find(rows, row) == rows.end()) {
       rows.push_back(row);
     }
@@ -122,13 +134,13 @@ void print_matrix(const Matrix& matrix, const std::string& against) {
     cells[{row, cell.bytes}] = &cell;
   }
   std::ranges::sort(sizes);
-  fmt::print("{:14}{:10}", "operation", "initiator");
+  fmt::print(row_format, "operation", "way", "initiator");
   for (const std::uint32_t size : sizes) {
     fmt::print("{:>{}}", size, column_width);
   }
   fmt::print("\n");
   for (const RowName& row : rows) {
-    fmt::print("{:14}{:10}", row.first, row.second);
+    fmt::print(row_format, std::get<0>(row), std::get<1>(row), std::get<2>(row));
     for (const std::uint32_t size : sizes) {
       const auto found = cells.find({row, size});
       fmt::print("{:>{}}", found == cells.end() ? "" : short_word(*found->second), column_width);
@@ -138,6 +150,14 @@ void print_matrix(const Matrix& matrix, const std::string& against) {
   for (const MatrixCell& cell : matrix) {
     if (cell.result == "differs") {
       fmt::print("{}: {}\n", name_of(cell), cell.words);
+    }
+  }
+  std::set<std::string> told;
+  for (const MatrixCell& cell : matrix) {
+    const std::string line = fmt::format("{} by {}, initiator {}, tells {}", cell.operation,
+                                         cell.way, cell.initiator, cell.words);
+    if (cell.result == "agrees" && !cell.words.empty() && told.insert(line).second) {
+      fmt::print("{}\n", line);
     }
   }
   std::set<std::string> reasons;
@@ -157,6 +177,7 @@ void print_matrix_json(const Matrix& matrix, const std::string& against) {
   auto cells = Json::array();
   for (const MatrixCell& cell : matrix) {
     cells.push_back({{"operation", cell.operation},
+                     {"way", cell.way},
                      {"size", cell.bytes},
                      {"mtu", cell.mtu_bytes},
                      {"initiator", cell.initiator},

@@ -33,6 +33,8 @@ constexpr std::uint16_t agent_port = 18600;
 /// Both of the guest's wire. The kernel's device takes its own from lab/guest/rdma_device.
 constexpr const char* our_addresses = "10.7.0.1/24,fd00::1/64";
 constexpr const char* their_addresses = "10.7.0.2/24 fd00::2/64";
+/// What QEMU's network expects the guest to have.
+constexpr const char* guest_address = "10.0.2.15";
 /// A frame of 4096 bytes of payload and all headers fits.
 constexpr unsigned wire_mtu_long = 4500;
 constexpr unsigned wire_mtu_short = 1500;
@@ -107,7 +109,9 @@ class OurSide {
     return {};
   }
 
-  [[nodiscard]] Result<void, std::string> run_master(const std::string& agent) const {
+  /// What comes of it is in `output`.
+  [[nodiscard]] Result<void, std::string> run_master(const std::string& agent,
+                                                     const std::string& output) const {
     std::vector<std::string> words{"master", "--agent", agent};
     if (plan_.mtu_bytes != 0) {
       words.insert(words.end(), {"--mtu", fmt::format("{}", plan_.mtu_bytes)});
@@ -118,7 +122,10 @@ class OurSide {
     if (plan_.uses_ipv6) {
       words.emplace_back("--ipv6");
     }
-    return run(std::move(words), "matrix", matrix_limit);
+    if (plan_.goes_through_cm) {
+      words.emplace_back("--through-cm");
+    }
+    return run(std::move(words), output, matrix_limit);
   }
 
  private:
@@ -142,6 +149,43 @@ unsigned wire_mtu(const XcheckPlan& plan) {
   return path_mtu(plan) > path_mtu_default ? wire_mtu_long : wire_mtu_short;
 }
 
+/// What a run of the matrix has written, and what was set for it besides what the cells tell.
+struct Recording {
+  fs::path file;
+  std::string setting;
+};
+
+/// The error is sentences.
+using Recordings = Result<std::vector<Recording>, std::string>;
+
+/// A run of the matrix against siw: what is set on our device, as options of `verbena run`.
+struct IwarpRun {
+  const char* setting;
+  std::vector<std::string> options;
+};
+
+/// siw computes CRCs for who asks for them, so ours decides, unless the user does.
+std::vector<IwarpRun> iwarp_runs(const XcheckPlan& plan) {
+  if (!plan.device.value_of(ports::env::mpa_crc).empty()) {
+    return {{"", {}}};
+  }
+  return {{", CRC off", {"--mpa-crc", "off"}}, {", CRC on", {"--mpa-crc", "on"}}};
+}
+
+/// iWARP needs no wire of its own: what it is asked for comes by QEMU's network, and so do
+/// connections, to a port that has the same number there and here.
+std::string guest_command_iwarp(const XcheckPlan& plan, std::uint16_t cm_port) {
+  std::string command =
+      fmt::format("rdma_device {} eth0 {}/24 || exit\n", plan.against, guest_address);
+  for (std::size_t i = 0; i < iwarp_runs(plan).size(); ++i) {
+    command += fmt::format(
+        "timeout 280 /tools/conformance agent --once --device {}0 --listen 0.0.0.0:{} --cm-port {} "
+        "|| exit\n",
+        plan.against, agent_port, cm_port);
+  }
+  return command;
+}
+
 /// What the guest is to do: observe, then obey.
 std::string guest_command(const XcheckPlan& plan) {
   std::string command = fmt::format("export MTU={}\nrdma_device {} eth0 {} || exit\n",
@@ -152,7 +196,7 @@ std::string guest_command(const XcheckPlan& plan) {
   }
   if (plan.runs_matrix) {
     // The second interface leads to the host.
-    command += "ip address add 10.0.2.15/24 dev eth1; ip link set eth1 up\n";
+    command += fmt::format("ip address add {}/24 dev eth1; ip link set eth1 up\n", guest_address);
     command += fmt::format(
         "timeout 280 /tools/conformance agent --once --device {}0 --listen 0.0.0.0:{} {}\n",
         plan.against, agent_port, plan.uses_ipv6 ? "--ipv6" : "");
@@ -168,19 +212,80 @@ Result<void, std::string> check_guest(const LabPlaces& places) {
       "there is no guest of this version; `verbena lab build` makes it in a minute or two");
 }
 
-Result<void, std::string> against_guest(const XcheckPlan& plan, const LabPlaces& places,
-                                        const ScratchDirectory& scratch) {
+/// What both kinds of guests have in common.
+GuestPlan guest_plan_of(const LabPlaces& places, const ScratchDirectory& scratch) {
+  GuestPlan plan;
+  plan.share = scratch.path();
+  plan.output = scratch.path() / "guest";
+  plan.accelerator = choose_accelerator(places);
+  return plan;
+}
+
+/// The guest's side of what is done: how it ended, with what it said.
+Result<void, std::string> end_guest(Guest& guest, const GuestPlan& plan,
+                                    const Result<void, std::string>& done) {
+  if (!done) {
+    return Error(fmt::format("{}\nwhat the guest said: {}", done.error(), contents(plan.output)));
+  }
+  const GuestResult result = guest.wait();
+  if (result.end != GuestEnd::done || result.status != 0) {
+    return Error(fmt::format("the guest's side failed: {}{}", in_words(result, plan),
+                             contents(plan.output)));
+  }
+  return {};
+}
+
+Result<void, std::string> wait_for_guest(Guest& guest, const GuestPlan& plan) {
+  if (!guest.wait_until_up()) {
+    return Error("the guest doesn't come up; " + in_words(guest.wait(), plan));
+  }
+  tell("the guest is up; running the operations, half a minute or more");
+  return {};
+}
+
+Recordings against_siw(const XcheckPlan& plan, const LabPlaces& places,
+                       const ScratchDirectory& scratch) {
+  const std::uint16_t port = free_port();
+  const std::uint16_t cm_port = free_port();
+  const std::vector<IwarpRun> runs = iwarp_runs(plan);
+  GuestPlan guest_plan = guest_plan_of(places, scratch);
+  guest_plan.command = guest_command_iwarp(plan, cm_port);
+  guest_plan.limit = matrix_limit * runs.size();
+  guest_plan.forwards = {{port, agent_port}, {cm_port, cm_port}};
+  tell("booting the guest");
+  auto guest = Guest::boot(places, guest_plan);
+  if (!guest) {
+    return Error(guest.error());
+  }
+  std::vector<Recording> recordings;
+  auto done = wait_for_guest(*guest, guest_plan);
+  OurSide ours(places, scratch, plan);
+  for (const IwarpRun& run : runs) {
+    const std::string output = fmt::format("matrix{}", recordings.size());
+    // siw goes on only after a zero-length message if peers agree on one, and that comes too early
+    // for it (docs/cross-validation.md).
+    std::vector<std::string> options{"--transport", "iwarp", "--mpa-peer-to-peer", "off"};
+    options.insert(options.end(), run.options.begin(), run.options.end());
+    ours.set_device(std::move(options));
+    if (done) {
+      done = ours.run_master(fmt::format("127.0.0.1:{}", port), output);
+    }
+    recordings.push_back({scratch.path() / output, run.setting});
+  }
+  done = end_guest(*guest, guest_plan, done);
+  return done ? Recordings(std::move(recordings)) : Error(done.error());
+}
+
+Recordings against_rxe(const XcheckPlan& plan, const LabPlaces& places,
+                       const ScratchDirectory& scratch) {
   const std::uint16_t port = free_port();
   const fs::path wire = scratch.path() / "wire";
   std::error_code ignored;
   fs::remove(wire, ignored);
-  GuestPlan guest_plan;
+  GuestPlan guest_plan = guest_plan_of(places, scratch);
   guest_plan.command = guest_command(plan);
   guest_plan.link = wire;
-  guest_plan.share = scratch.path();
-  guest_plan.output = scratch.path() / "guest";
   guest_plan.limit = matrix_limit + alone_limit;
-  guest_plan.accelerator = choose_accelerator(places);
   guest_plan.forwards = {{port, agent_port}};
   tell("booting the guest");
   auto guest = Guest::boot(places, guest_plan);
@@ -193,45 +298,46 @@ Result<void, std::string> against_guest(const XcheckPlan& plan, const LabPlaces&
     tell("observing both devices, about a minute");
     done = ours.run({"alone"}, "ours", alone_limit);
   }
+  std::vector<Recording> recordings;
   if (done && plan.runs_matrix) {
-    if (!guest->wait_until_up()) {
-      return Error("the guest doesn't come up; " + in_words(guest->wait(), guest_plan));
-    }
-    tell("the guest is up; running the operations, half a minute or more");
+    done = wait_for_guest(*guest, guest_plan);
     ours.set_device({"--link", "qemu:" + wire.string(), "--address", our_addresses, "--mtu",
                      fmt::format("{}", path_mtu(plan))});
-    done = ours.run_master(fmt::format("127.0.0.1:{}", port));
+    if (done) {
+      done = ours.run_master(fmt::format("127.0.0.1:{}", port), "matrix");
+    }
+    recordings.push_back({scratch.path() / "matrix", ""});
   }
-  if (!done) {
-    return Error(
-        fmt::format("{}\nwhat the guest said: {}", done.error(), contents(guest_plan.output)));
-  }
-  const GuestResult result = guest->wait();
-  if (result.end != GuestEnd::done || result.status != 0) {
-    return Error(fmt::format("the guest's side failed: {}{}", in_words(result, guest_plan),
-                             contents(guest_plan.output)));
-  }
-  return {};
+  done = end_guest(*guest, guest_plan, done);
+  return done ? Recordings(std::move(recordings)) : Error(done.error());
 }
 
 /// A guest without KVM may stall for no reason of ours, so it gets a second chance, and that is
 /// told. What differs is a result, not an error, and has none.
-Result<void, std::string> against_guest_twice(const XcheckPlan& plan, const LabPlaces& places,
-                                              const ScratchDirectory& scratch) {
+Recordings against_guest_twice(const XcheckPlan& plan, const LabPlaces& places,
+                               const ScratchDirectory& scratch) {
   if (auto ready = check_guest(places); !ready) {
-    return ready;
+    return Error(ready.error());
   }
-  auto done = against_guest(plan, places, scratch);
+  const auto& against = plan.against == "siw" ? against_siw : against_rxe;
+  auto done = against(plan, places, scratch);
   if (!done) {
     fmt::print(stderr, "verbena xcheck: {}\nverbena xcheck: trying once more\n", done.error());
-    done = against_guest(plan, places, scratch);
+    done = against(plan, places, scratch);
   }
   return done;
 }
 
-/// Another one of ours: what must agree always, and needs no guest.
-Result<void, std::string> against_self(const XcheckPlan& plan, const LabPlaces& places,
-                                       const ScratchDirectory& scratch) {
+/// The rest needs no guest.
+Recordings run_master_once(const OurSide& ours, const ScratchDirectory& scratch,
+                           const std::string& agent) {
+  const auto done = ours.run_master(agent, "matrix");
+  return done ? Recordings({Recording{scratch.path() / "matrix", ""}}) : Error(done.error());
+}
+
+/// Another one of ours: what must agree always.
+Recordings against_self(const XcheckPlan& plan, const LabPlaces& places,
+                        const ScratchDirectory& scratch) {
   const std::string address = fmt::format("127.0.0.1:{}", free_port());
   const OurSide ours(places, scratch, plan);
   std::vector<std::string> words{"agent", "--once", "--listen", address};
@@ -242,14 +348,30 @@ Result<void, std::string> against_self(const XcheckPlan& plan, const LabPlaces& 
   if (!agent) {
     return Error(agent.error());
   }
-  return ours.run_master(address);
+  return run_master_once(ours, scratch, address);
 }
 
-Result<void, std::string> against_agent(const XcheckPlan& plan, const LabPlaces& places,
-                                        const ScratchDirectory& scratch) {
+Recordings against_agent(const XcheckPlan& plan, const LabPlaces& places,
+                         const ScratchDirectory& scratch) {
   const bool has_port = plan.against.find(':') != std::string::npos;
-  return OurSide(places, scratch, plan)
-      .run_master(has_port ? plan.against : fmt::format("{}:{}", plan.against, agent_port));
+  return run_master_once(OurSide(places, scratch, plan), scratch,
+                         has_port ? plan.against : fmt::format("{}:{}", plan.against, agent_port));
+}
+
+/// All that was recorded, one behind the other.
+Result<Matrix, std::string> matrix_of(const std::vector<Recording>& recordings) {
+  Matrix all;
+  for (const Recording& recording : recordings) {
+    auto matrix = read_matrix(recording.file);
+    if (!matrix) {
+      return Error(matrix.error());
+    }
+    for (MatrixCell& cell : *matrix) {
+      cell.way += recording.setting;
+      all.push_back(std::move(cell));
+    }
+  }
+  return all;
 }
 
 }  // namespace
@@ -269,7 +391,7 @@ Result<XcheckResult, std::string> run_xcheck(const XcheckPlan& plan) {
   }
   XcheckResult result;
   if (plan.runs_matrix) {
-    auto matrix = read_matrix(scratch.path() / "matrix");
+    auto matrix = matrix_of(*done);
     if (!matrix) {
       return Error(matrix.error());
     }
@@ -277,7 +399,7 @@ Result<XcheckResult, std::string> run_xcheck(const XcheckPlan& plan) {
       return Error(fmt::format("no operation has \"{}\" in its name", plan.only));
     }
     result.matrix = std::move(*matrix);
-    explain_known(result.matrix, plan.against);
+    explain_known(result.matrix, plan.against, !plan.device.value_of(ports::env::loss).empty());
   }
   if (plan.compares_api) {
     const auto ours = read_observations(scratch.path() / "ours");

@@ -21,6 +21,8 @@ struct XcheckPlan {
   /// Path MTU in bytes; 0: what both ports have.
   unsigned mtu_bytes = 0;
   bool uses_ipv6 = false;
+  /// Reliable connections are made through rdma_cm, too, where there is another way.
+  bool goes_through_cm = false;
   /// Also what the devices' API does, each by itself; the guest's only.
   bool compares_api = false;
   /// Also what goes over the wire.

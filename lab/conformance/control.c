@@ -81,7 +81,7 @@ int accept_from(int listener, struct control* control) {
 
 int connect_to(const char* address, struct control* control) {
   struct addrinfo* where = resolve(address, 0);
-  const int64_t deadline = now_ms() + control_limit_s * 1000;
+  const int64_t deadline = now_ms() + connect_limit_s * 1000;
   int is_there = 0;
   while (!is_there && now_ms() < deadline) {
     const int fd = socket(where->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -104,6 +104,14 @@ int connect_to(const char* address, struct control* control) {
   }
   freeaddrinfo(where);
   return is_there;
+}
+
+int ends_of(const struct control* control, struct sockaddr_storage* own,
+            struct sockaddr_storage* peer) {
+  const int fd = fileno(control->in);
+  socklen_t own_bytes = sizeof *own, peer_bytes = sizeof *peer;
+  return getsockname(fd, (struct sockaddr*)own, &own_bytes) == 0 &&
+         getpeername(fd, (struct sockaddr*)peer, &peer_bytes) == 0;
 }
 
 int tell(struct control* control, const char* format, ...) {

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <stdio.h>
+#include <sys/socket.h>
 
 enum {
   line_bytes_max = 512,
-  // Longer than a peer needs for any step on an emulated machine.
-  control_limit_s = 30,
+  // Longer than a peer needs for any step on an emulated machine. A step that waits for a
+  // connection and one for its end are the longest.
+  control_limit_s = 90,
+  // For somebody to listen.
+  connect_limit_s = 30,
 };
 
 // Listens at ADDRESS:PORT; ends the program if it can't. Returns a descriptor.
@@ -18,13 +22,17 @@ struct control {
   FILE* out;
 };
 
-// Connects, trying again for control_limit_s while nobody listens. Returns 0 if nobody ever did.
+// Connects, trying again for connect_limit_s while nobody listens. Returns 0 if nobody ever did.
 int connect_to(const char* address, struct control* control);
 
 // Takes the connection that somebody made. Returns 0 if there is none.
 int accept_from(int listener, struct control* control);
 
 void close_control(struct control* control);
+
+// The addresses of both ends of a connection. Returns 0 if it is gone.
+int ends_of(const struct control* control, struct sockaddr_storage* own,
+            struct sockaddr_storage* peer);
 
 // Returns 0 if the connection is gone.
 int tell(struct control* control, const char* format, ...) __attribute__((format(printf, 2, 3)));

@@ -37,6 +37,10 @@ static int choose_gid(struct ibv_context* context, int rows, int ip_version) {
   return 0;
 }
 
+int is_iwarp(const struct device* device) {
+  return device->context->device->transport_type == IBV_TRANSPORT_IWARP;
+}
+
 void open_device(struct device* device, const char* name, int ip_version) {
   int count = 0;
   struct ibv_device** list = ibv_get_device_list(&count);
@@ -75,8 +79,7 @@ static uint8_t* make_memory(uint32_t bytes) {
   return posix_memalign(&memory, 4096, bytes) == 0 ? memset(memory, 0, bytes) : NULL;
 }
 
-int open_endpoint(struct endpoint* endpoint, struct device* device, enum ibv_qp_type type,
-                  uint32_t bytes) {
+int open_endpoint_without_qp(struct endpoint* endpoint, struct device* device, uint32_t bytes) {
   *endpoint = (struct endpoint){.device = device, .bytes = bytes};
   unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   if (device->attr.atomic_cap != IBV_ATOMIC_NONE) {
@@ -93,15 +96,32 @@ int open_endpoint(struct endpoint* endpoint, struct device* device, enum ibv_qp_
     endpoint->cq = ibv_create_cq(device->context, 2 * queue_entries, NULL, NULL, 0);
   }
   if (endpoint->mr != NULL && endpoint->cq != NULL) {
-    struct ibv_qp_init_attr attr = {.send_cq = endpoint->cq,
-                                    .recv_cq = endpoint->cq,
-                                    .qp_type = type,
-                                    .cap = {.max_send_wr = queue_entries,
-                                            .max_recv_wr = queue_entries,
-                                            .max_send_sge = 2,
-                                            .max_recv_sge = 2}};
-    endpoint->qp = ibv_create_qp(endpoint->pd, &attr);
+    return 0;
   }
+  const int error = errno != 0 ? errno : EIO;
+  close_endpoint(endpoint);
+  return error;
+}
+
+struct ibv_qp_init_attr qp_attr_of(const struct endpoint* endpoint, enum ibv_qp_type type) {
+  return (struct ibv_qp_init_attr){.send_cq = endpoint->cq,
+                                   .recv_cq = endpoint->cq,
+                                   .qp_type = type,
+                                   .cap = {.max_send_wr = queue_entries,
+                                           .max_recv_wr = queue_entries,
+                                           .max_send_sge = 2,
+                                           .max_recv_sge = 2}};
+}
+
+int open_endpoint(struct endpoint* endpoint, struct device* device, enum ibv_qp_type type,
+                  uint32_t bytes) {
+  const int failed = open_endpoint_without_qp(endpoint, device, bytes);
+  if (failed != 0) {
+    return failed;
+  }
+  struct ibv_qp_init_attr attr = qp_attr_of(endpoint, type);
+  errno = 0;
+  endpoint->qp = ibv_create_qp(endpoint->pd, &attr);
   if (endpoint->qp != NULL) {
     return 0;
   }

@@ -50,10 +50,16 @@ enum {
 // What can't go on ends the program with these words and errno's.
 void fatal(const char* what) __attribute__((noreturn));
 
+int is_iwarp(const struct device* device);
+
 // Opens the device of this name, or the first one if it is NULL. Its packets will be RoCE v2 over
 // this version of IP (4 or 6) if the device has such a row in its GID table, else what row 0 is.
 void open_device(struct device* device, const char* name, int ip_version);
 
+// All but the queue pair. Returns 0, or an errno; then nothing is left.
+int open_endpoint_without_qp(struct endpoint* endpoint, struct device* device, uint32_t bytes);
+// What a queue pair of this endpoint is made with.
+struct ibv_qp_init_attr qp_attr_of(const struct endpoint* endpoint, enum ibv_qp_type type);
 // The queue pair is in RESET. Returns 0, or an errno; then nothing is left.
 int open_endpoint(struct endpoint* endpoint, struct device* device, enum ibv_qp_type type,
                   uint32_t bytes);

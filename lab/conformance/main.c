@@ -9,12 +9,18 @@
 
 static const char usage[] =
     "usage: conformance alone [--device D]\n"
-    "       conformance agent [--device D] [--listen ADDRESS:PORT] [--once] [--ipv6]\n"
+    "       conformance agent [--device D] [--listen ADDRESS:PORT] [--once] [--ipv6] [--cm-port "
+    "N]\n"
     "       conformance master --agent ADDRESS:PORT [--device D] [--mtu N] [--only TEXT] [--ipv6]\n"
+    "                          [--through-cm] [--cm-port N]\n"
     "\n"
     "alone   records what the device's API does, a JSON line for each observation\n"
     "agent   does what a master asks for, on a device; 127.0.0.1:18600 unless told otherwise\n"
     "master  runs each operation with an agent, both ways, and prints a JSON line for each\n"
+    "\n"
+    "--through-cm makes reliable connections through rdma_cm. iWARP has no other way, and wants "
+    "the\n"
+    "addresses of the agent's connection to be the devices'. --cm-port is where rdma_cm listens.\n"
     "\n"
     "An agent obeys whoever connects: only as far as it takes to run these operations.\n";
 
@@ -45,6 +51,10 @@ static int parse(int count, char** words, struct wire_options* options) {
       options->ip_version = 6;
       continue;
     }
+    if (strcmp(words[i], "--through-cm") == 0) {
+      options->by_cm = 1;
+      continue;
+    }
     if (i + 1 == count) {
       return 0;
     }
@@ -55,6 +65,8 @@ static int parse(int count, char** words, struct wire_options* options) {
       options->address = value;
     } else if (strcmp(words[i], "--mtu") == 0) {
       options->mtu = atoi(value);
+    } else if (strcmp(words[i], "--cm-port") == 0) {
+      options->cm_port = atoi(value);
     } else if (strcmp(words[i], "--only") == 0) {
       options->only = value;
     } else {

@@ -1,15 +1,17 @@
 #include "lab/conformance/wire.h"
 
+#include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "lab/conformance/connection.h"
 #include "lab/conformance/control.h"
 #include "lab/conformance/report.h"
 #include "lab/conformance/wire_case.h"
 
 // Of the control protocol: both sides must speak the same.
-static const char greeting[] = "verbena-conformance 1";
+static const char greeting[] = "verbena-conformance 2";
 static const char default_address[] = "127.0.0.1:18600";
 
 enum { mtu_min = 256, mtu_max = 4096 };
@@ -25,43 +27,78 @@ static enum ibv_mtu mtu_of(int bytes) {
   return mtu;
 }
 
-static int greet(struct control* control, const struct device* device) {
-  return tell(control, "%s %d", greeting, mtu_bytes(device->port.active_mtu));
+// "GREETING MTU GID PORT": of the port, and where its rdma_cm is.
+static int greet(struct control* control, const struct device* device,
+                 const struct manager* manager) {
+  char gid[gid_text_bytes];
+  write_gid(gid, &device->gid);
+  return tell(control, "%s %d %s %u", greeting, mtu_bytes(device->port.active_mtu), gid,
+              manager_port(manager));
 }
 
 // The MTU of the peer's port; 0 if it isn't one of us.
-static int hear_greeting(struct control* control) {
-  char line[line_bytes_max];
-  if (!hear(control, line) || strncmp(line, greeting, sizeof greeting - 1) != 0) {
+static int hear_greeting(struct control* control, struct partner* partner) {
+  char line[line_bytes_max], gid[gid_text_bytes];
+  int mtu = 0;
+  unsigned port = 0;
+  if (!hear(control, line) || strncmp(line, greeting, sizeof greeting - 1) != 0 ||
+      sscanf(line + sizeof greeting - 1, " %d %32s %u", &mtu, gid, &port) != 3 ||
+      port > UINT16_MAX || !read_gid(gid, &partner->gid)) {
     return 0;
   }
-  return atoi(line + sizeof greeting - 1);
+  partner->port = (uint16_t)port;
+  return mtu;
+}
+
+// Of one control connection. A device without rdma_cm is none to give up for: it has other cases.
+static void open_manager_of(struct manager* manager, const struct device* device,
+                            const struct control* control, int port) {
+  struct sockaddr_storage own, peer;
+  const int failed = ends_of(control, &own, &peer)
+                         ? open_manager(manager, device, (uint16_t)port, &own, &peer)
+                         : ENOTCONN;
+  if (failed != 0) {
+    fprintf(stderr, "conformance: no connections through rdma_cm: %s\n", strerror(failed));
+  }
 }
 
 // --- Agent
 
-// "case OPERATION SIZE MTU WHO", where WHO initiates: 1 for the agent.
-static int obey(struct device* device, struct control* control, const char* line) {
-  int index = 0, mtu = 0, is_initiator = 0;
+// "case OPERATION SIZE MTU WHO HOW", where WHO initiates: 1 for the agent, and HOW is 1 for through
+// rdma_cm.
+static int obey(struct device* device, struct manager* manager, struct control* control,
+                const char* line) {
+  int index = 0, mtu = 0, is_initiator = 0, by_cm = 0;
   unsigned bytes = 0;
-  if (sscanf(line, "case %d %u %d %d", &index, &bytes, &mtu, &is_initiator) != 4 || index < 0 ||
-      index >= wire_operation_count || bytes > wire_bytes_max || mtu < mtu_min || mtu > mtu_max) {
+  if (sscanf(line, "case %d %u %d %d %d", &index, &bytes, &mtu, &is_initiator, &by_cm) != 5 ||
+      index < 0 || index >= wire_operation_count || bytes > wire_bytes_max || mtu < mtu_min ||
+      mtu > mtu_max) {
     return 0;
   }
-  const struct wire_case what = {&wire_operations[index], bytes, mtu_of(mtu), is_initiator != 0};
+  const struct wire_operation* operation = &wire_operations[index];
+  if ((needs_cm(operation) && !by_cm) ||
+      (operation->kind >= kind_connect && bytes > private_data_max)) {
+    return 0;
+  }
+  const struct wire_case what = {operation, bytes, mtu_of(mtu), is_initiator != 0, by_cm != 0};
   char outcome[outcome_bytes_max];
-  return run_wire_case(device, &what, control, outcome) && tell(control, "%s", outcome);
+  return run_wire_case(device, manager, &what, control, outcome) && tell(control, "%s", outcome);
 }
 
 // Returns 0 if who connected is no master.
-static int serve(struct device* device, struct control* control) {
+static int serve(struct device* device, struct control* control, int cm_port) {
   char line[line_bytes_max];
-  if (!greet(control, device) || hear_greeting(control) == 0) {
-    return 0;
+  struct manager manager = {0};
+  struct partner partner;
+  open_manager_of(&manager, device, control, cm_port);
+  const int is_master = greet(control, device, &manager) && hear_greeting(control, &partner) != 0;
+  if (is_master) {
+    set_partner(&manager, &partner);
   }
-  while (hear(control, line) && obey(device, control, line)) {
+  while (is_master && hear(control, line) && obey(device, &manager, control, line)) {
   }
-  return 1;
+  close_manager(&manager);
+  return is_master;
 }
 
 int run_agent(const struct wire_options* options) {
@@ -74,7 +111,7 @@ int run_agent(const struct wire_options* options) {
     if (!accept_from(listener, &control)) {
       continue;
     }
-    served = serve(&device, &control);
+    served = serve(&device, &control, options->cm_port);
     close_control(&control);
   }
   return 0;
@@ -87,38 +124,59 @@ static int is_unsupported(const char* outcome) { return strncmp(outcome, "unsupp
 // One side may have failed only because the other one did.
 static int is_consequence(const char* outcome) { return strcmp(outcome, "not begun") == 0; }
 
-static void print_result(const struct wire_case* what, const char* ours, const char* theirs) {
-  const int agrees = strcmp(ours, "ok") == 0 && strcmp(theirs, "ok") == 0;
-  const int unsupported = is_unsupported(ours) || is_unsupported(theirs);
-  const char* result = agrees ? "agrees" : unsupported ? "unsupported" : "differs";
-  char words[2 * line_bytes_max] = "";
-  if (!agrees) {
-    const int ours_matters = strcmp(ours, "ok") != 0 && !is_consequence(ours);
-    const int theirs_matters = strcmp(theirs, "ok") != 0 && !is_consequence(theirs);
-    const int length =
-        ours_matters ? snprintf(words, sizeof words, "ours: %.*s", outcome_bytes_max, ours) : 0;
-    if (theirs_matters) {
-      snprintf(words + length, sizeof words - (size_t)length, "%stheirs: %.*s",
-               length != 0 ? "; " : "", outcome_bytes_max, theirs);
+static int is_ok(const char* outcome) {
+  return strncmp(outcome, "ok", 2) == 0 && (outcome[2] == '\0' || outcome[2] == ':');
+}
+
+// What both sides say, but for what says nothing.
+static void join_words(char* words, size_t room, const char* ours, const char* theirs) {
+  const char* const outcomes[2] = {ours, theirs};
+  const char* const names[2] = {"ours", "theirs"};
+  size_t length = 0;
+  words[0] = '\0';
+  for (int i = 0; i < 2; ++i) {
+    const char* text = is_ok(outcomes[i]) ? outcomes[i] + 2 : outcomes[i];
+    text += strspn(text, ": ");
+    if (*text != '\0' && !is_consequence(text)) {
+      length += (size_t)snprintf(words + length, room - length, "%s%s: %.*s",
+                                 length != 0 ? "; " : "", names[i], outcome_bytes_max, text);
     }
   }
-  printf(
-      "{\"operation\": \"%s\", \"size\": %u, \"mtu\": %d, \"initiator\": \"%s\", \"result\": "
-      "\"%s\", ",
-      what->operation->name, what->bytes, mtu_bytes(what->mtu),
-      what->is_initiator ? "ours" : "theirs", result);
-  printf("\"words\": ");
+}
+
+static void print_result(const struct wire_case* what, const char* ours, const char* theirs) {
+  const int agrees = is_ok(ours) && is_ok(theirs);
+  const int unsupported = is_unsupported(ours) || is_unsupported(theirs);
+  const char* result = agrees ? "agrees" : unsupported ? "unsupported" : "differs";
+  char words[2 * line_bytes_max];
+  join_words(words, sizeof words, ours, theirs);
+  printf("{\"operation\": \"%s\", \"way\": \"%s\", \"size\": %u, \"mtu\": %d, ",
+         what->operation->name, what->by_cm ? "cm" : "verbs", what->bytes, mtu_bytes(what->mtu));
+  printf("\"initiator\": \"%s\", \"result\": \"%s\", \"words\": ",
+         what->is_initiator ? "ours" : "theirs", result);
   print_json_string(stdout, words);
   printf("}\n");
   fflush(stdout);
 }
 
-static int run_one(struct device* device, struct control* control, int index, uint32_t bytes,
-                   enum ibv_mtu mtu, int is_initiator) {
-  const struct wire_case what = {&wire_operations[index], bytes, mtu, is_initiator};
+// All that a run needs.
+struct master {
+  struct device device;
+  struct manager manager;
+  struct control control;
+  enum ibv_mtu mtu;
+  int by_cm;
+};
+
+static int run_one(struct master* master, int index, uint32_t bytes, int is_initiator) {
+  const struct wire_operation* operation = &wire_operations[index];
+  const int by_cm = master->by_cm || needs_cm(operation);
+  const struct wire_case what = {operation, bytes, master->mtu, is_initiator, by_cm};
   char ours[outcome_bytes_max], theirs[line_bytes_max];
-  if (!tell(control, "case %d %u %d %d", index, bytes, mtu_bytes(mtu), !is_initiator) ||
-      !run_wire_case(device, &what, control, ours) || !hear(control, theirs)) {
+  if (!tell(&master->control, "case %d %u %d %d %d", index, bytes, mtu_bytes(master->mtu),
+            !is_initiator, by_cm) ||
+      !run_wire_case(&master->device, &master->manager, &what, &master->control, ours) ||
+      !hear(&master->control, theirs)) {
     fprintf(stderr, "conformance: the agent is gone, at %s, %u bytes\n", what.operation->name,
             bytes);
     return 0;
@@ -128,30 +186,52 @@ static int run_one(struct device* device, struct control* control, int index, ui
   return 1;
 }
 
-// The sizes of an operation: around the borders of packets, and two long ones.
-static int sizes_of(const struct wire_operation* operation, uint32_t mtu, uint32_t sizes[7]) {
+enum { sizes_max = 7 };
+
+// The sizes of an operation: around the borders of packets, and two long ones; of private data, up
+// to what a request holds.
+static int sizes_of(const struct wire_operation* operation, uint32_t mtu,
+                    uint32_t sizes[sizes_max]) {
   if (operation->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
       operation->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
     sizes[0] = sizeof(uint64_t);
     return 1;
   }
-  const uint32_t all[7] = {0, 1, mtu - 1, mtu, mtu + 1, 65536, wire_bytes_max};
+  if (operation->kind == kind_wrong_key || operation->kind == kind_too_long) {
+    sizes[0] = probe_bytes;
+    return 1;
+  }
+  if (operation->kind >= kind_connect) {
+    const uint32_t few[3] = {0, 1, private_data_of_req};
+    memcpy(sizes, few, sizeof few);
+    return operation->kind == kind_nobody ? 1 : 3;
+  }
+  const uint32_t all[sizes_max] = {0, 1, mtu - 1, mtu, mtu + 1, 65536, wire_bytes_max};
   memcpy(sizes, all, sizeof all);
   // A datagram is one packet. Of the other unreliable one a mebibyte rarely arrives whole.
-  return operation->type == IBV_QPT_UD ? 4 : operation->type == IBV_QPT_UC ? 6 : 7;
+  return operation->type == IBV_QPT_UD ? 4 : operation->type == IBV_QPT_UC ? 6 : sizes_max;
 }
 
-static int run_all(struct device* device, struct control* control, enum ibv_mtu mtu,
-                   const char* only) {
+// Is there such a thing on this device, connected in this way?
+static int is_for(const struct master* master, const struct wire_operation* operation) {
+  if (is_iwarp(&master->device)) {
+    // What goes to a port without a listener may end before it is at an iWARP device: in QEMU's
+    // network.
+    return operation->type == IBV_QPT_RC && operation->kind != kind_nobody;
+  }
+  return !master->by_cm || operation->type == IBV_QPT_RC || operation->kind == kind_multicast;
+}
+
+static int run_all(struct master* master, const char* only) {
   for (int index = 0; index < wire_operation_count; ++index) {
-    if (only != NULL && strstr(wire_operations[index].name, only) == NULL) {
+    const struct wire_operation* operation = &wire_operations[index];
+    if ((only != NULL && strstr(operation->name, only) == NULL) || !is_for(master, operation)) {
       continue;
     }
-    uint32_t sizes[7];
-    const int count = sizes_of(&wire_operations[index], (uint32_t)mtu_bytes(mtu), sizes);
+    uint32_t sizes[sizes_max];
+    const int count = sizes_of(operation, (uint32_t)mtu_bytes(master->mtu), sizes);
     for (int i = 0; i < count; ++i) {
-      if (!run_one(device, control, index, sizes[i], mtu, 1) ||
-          !run_one(device, control, index, sizes[i], mtu, 0)) {
+      if (!run_one(master, index, sizes[i], 1) || !run_one(master, index, sizes[i], 0)) {
         return 0;
       }
     }
@@ -159,29 +239,40 @@ static int run_all(struct device* device, struct control* control, enum ibv_mtu 
   return 1;
 }
 
+// Returns the path MTU in bytes; 0 if who listens is no agent of this version.
+static int meet_agent(struct master* master, const struct wire_options* options) {
+  struct partner partner;
+  const int theirs = hear_greeting(&master->control, &partner);
+  if (theirs < mtu_min) {
+    return 0;
+  }
+  open_manager_of(&master->manager, &master->device, &master->control, options->cm_port);
+  set_partner(&master->manager, &partner);
+  const int ours = mtu_bytes(master->device.port.active_mtu);
+  int mtu = options->mtu != 0 ? options->mtu : mtu_max;
+  mtu = theirs < mtu ? theirs : mtu;
+  mtu = ours < mtu ? ours : mtu;
+  return greet(&master->control, &master->device, &master->manager) ? mtu : 0;
+}
+
 int run_master(const struct wire_options* options) {
-  struct device device;
-  open_device(&device, options->device, options->ip_version);
-  struct control connection, *control = &connection;
-  if (!connect_to(options->address, control)) {
+  struct master master = {.by_cm = options->by_cm};
+  open_device(&master.device, options->device, options->ip_version);
+  // A device of iWARP has no other way.
+  master.by_cm = master.by_cm || is_iwarp(&master.device);
+  if (!connect_to(options->address, &master.control)) {
     fprintf(stderr, "conformance: no agent at %s\n", options->address);
     return 1;
   }
-  const int theirs = hear_greeting(control);
-  if (theirs < mtu_min || !greet(control, &device)) {
+  const int mtu = meet_agent(&master, options);
+  if (mtu == 0) {
     fprintf(stderr, "conformance: who listens at %s is no agent of this version\n",
             options->address);
     return 1;
   }
-  const int ours = mtu_bytes(device.port.active_mtu);
-  int mtu = options->mtu != 0 ? options->mtu : mtu_max;
-  if (theirs < mtu) {
-    mtu = theirs;
-  }
-  if (ours < mtu) {
-    mtu = ours;
-  }
-  const int done = run_all(&device, control, mtu_of(mtu), options->only);
-  close_control(control);
+  master.mtu = mtu_of(mtu);
+  const int done = run_all(&master, options->only);
+  close_manager(&master.manager);
+  close_control(&master.control);
   return done ? 0 : 1;
 }

@@ -15,6 +15,10 @@ struct wire_options {
   int ip_version;
   // An agent ends after its first master.
   int once;
+  // Reliable connections are made through rdma_cm, too, where a device has another way.
+  int by_cm;
+  // Where this side's rdma_cm listens; 0: any port.
+  int cm_port;
 };
 
 int run_agent(const struct wire_options* options);

@@ -2,100 +2,71 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "lab/conformance/control.h"
 #include "lab/conformance/pair.h"
+#include "lab/conformance/side.h"
 
 enum {
   seed_initiator = 11,
   seed_target = 13,
   immediate = 0x01020304,
-  // Behind the message, to see that nothing is written there.
-  guard_bytes = 64,
-  limit_ms = 10000,
   // A WRITE over UC has no completion at its target: it is there soon, or lost.
   unreliable_limit_ms = 2000,
+  // The kernel's rdma_cm gives queue pairs an ACK timeout of seconds, so that what is lost takes
+  // long.
+  cm_completion_limit_ms = 40000,
   atomic_add = 5,
+  // XORed with a right key.
+  wrong_key = 0x00ffff00,
 };
 static const uint64_t atomic_before = 0xfffffffffffffffe;
 static const uint64_t atomic_swap = 0x0123456789abcdef;
 
 const struct wire_operation wire_operations[] = {
-    {"RC SEND", IBV_QPT_RC, IBV_WR_SEND},
-    {"RC SEND_IMM", IBV_QPT_RC, IBV_WR_SEND_WITH_IMM},
-    {"RC SEND_INV", IBV_QPT_RC, IBV_WR_SEND_WITH_INV},
-    {"RC WRITE", IBV_QPT_RC, IBV_WR_RDMA_WRITE},
-    {"RC WRITE_IMM", IBV_QPT_RC, IBV_WR_RDMA_WRITE_WITH_IMM},
-    {"RC READ", IBV_QPT_RC, IBV_WR_RDMA_READ},
-    {"RC CAS", IBV_QPT_RC, IBV_WR_ATOMIC_CMP_AND_SWP},
-    {"RC FAA", IBV_QPT_RC, IBV_WR_ATOMIC_FETCH_AND_ADD},
-    {"UC SEND", IBV_QPT_UC, IBV_WR_SEND},
-    {"UC SEND_IMM", IBV_QPT_UC, IBV_WR_SEND_WITH_IMM},
-    {"UC WRITE", IBV_QPT_UC, IBV_WR_RDMA_WRITE},
-    {"UC WRITE_IMM", IBV_QPT_UC, IBV_WR_RDMA_WRITE_WITH_IMM},
-    {"UD SEND", IBV_QPT_UD, IBV_WR_SEND},
-    {"UD SEND_IMM", IBV_QPT_UD, IBV_WR_SEND_WITH_IMM},
+    {"RC SEND", IBV_QPT_RC, IBV_WR_SEND, kind_transfer},
+    {"RC SEND_IMM", IBV_QPT_RC, IBV_WR_SEND_WITH_IMM, kind_transfer},
+    {"RC SEND_INV", IBV_QPT_RC, IBV_WR_SEND_WITH_INV, kind_transfer},
+    {"RC WRITE", IBV_QPT_RC, IBV_WR_RDMA_WRITE, kind_transfer},
+    {"RC WRITE_IMM", IBV_QPT_RC, IBV_WR_RDMA_WRITE_WITH_IMM, kind_transfer},
+    {"RC READ", IBV_QPT_RC, IBV_WR_RDMA_READ, kind_transfer},
+    {"RC CAS", IBV_QPT_RC, IBV_WR_ATOMIC_CMP_AND_SWP, kind_transfer},
+    {"RC FAA", IBV_QPT_RC, IBV_WR_ATOMIC_FETCH_AND_ADD, kind_transfer},
+    {"RC WRITE, wrong key", IBV_QPT_RC, IBV_WR_RDMA_WRITE, kind_wrong_key},
+    {"RC READ, wrong key", IBV_QPT_RC, IBV_WR_RDMA_READ, kind_wrong_key},
+    {"RC SEND, too long", IBV_QPT_RC, IBV_WR_SEND, kind_too_long},
+    {"UC SEND", IBV_QPT_UC, IBV_WR_SEND, kind_transfer},
+    {"UC SEND_IMM", IBV_QPT_UC, IBV_WR_SEND_WITH_IMM, kind_transfer},
+    {"UC WRITE", IBV_QPT_UC, IBV_WR_RDMA_WRITE, kind_transfer},
+    {"UC WRITE_IMM", IBV_QPT_UC, IBV_WR_RDMA_WRITE_WITH_IMM, kind_transfer},
+    {"UD SEND", IBV_QPT_UD, IBV_WR_SEND, kind_transfer},
+    {"UD SEND_IMM", IBV_QPT_UD, IBV_WR_SEND_WITH_IMM, kind_transfer},
+    {"UD multicast", IBV_QPT_UD, IBV_WR_SEND, kind_multicast},
+    {"CM connect", IBV_QPT_RC, IBV_WR_SEND, kind_connect},
+    {"CM disconnect", IBV_QPT_RC, IBV_WR_SEND, kind_disconnect_by_target},
+    {"CM reject", IBV_QPT_RC, IBV_WR_SEND, kind_reject},
+    {"CM nobody listens", IBV_QPT_RC, IBV_WR_SEND, kind_nobody},
 };
 const int wire_operation_count = sizeof wire_operations / sizeof *wire_operations;
 
-// One side's run of a case.
-struct side {
-  const struct wire_case* what;
-  struct endpoint end;
-  struct peer peer;
-  struct ibv_mw* window;
-  struct ibv_ah* address;
-  char* outcome;
-};
-
-// The first thing that goes wrong is the outcome; what follows from it isn't told.
-static void say(struct side* side, const char* format, ...) __attribute__((format(printf, 2, 3)));
-static void say(struct side* side, const char* format, ...) {
-  if (side->outcome[0] != '\0') {
-    return;
-  }
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(side->outcome, outcome_bytes_max, format, arguments);
-  va_end(arguments);
+static int is_refused(const struct side* side) {
+  return kind_of(side) == kind_wrong_key || kind_of(side) == kind_too_long;
 }
 
-static void check(struct side* side, int error, const char* call) {
-  if (error != 0) {
-    say(side, "%s failed: %s", call, strerror(abs(error)));
-  }
+static int ends_by_disconnect(const struct side* side) {
+  return kind_of(side) == kind_connect || kind_of(side) == kind_disconnect_by_target;
 }
 
-static int is_well(const struct side* side) { return side->outcome[0] == '\0'; }
-
-static enum ibv_wr_opcode opcode_of(const struct side* side) {
-  return side->what->operation->opcode;
+static int has_immediate(const struct side* side) {
+  return opcode_of(side) == IBV_WR_SEND_WITH_IMM || opcode_of(side) == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
-static int is_atomic(const struct side* side) {
-  return opcode_of(side) == IBV_WR_ATOMIC_CMP_AND_SWP ||
-         opcode_of(side) == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
-static int takes_receive(const struct side* side) {
-  switch (opcode_of(side)) {
-    case IBV_WR_SEND:
-    case IBV_WR_SEND_WITH_IMM:
-    case IBV_WR_SEND_WITH_INV:
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-      return 1;
-    default:
-      return 0;
-  }
-}
-
-static uint32_t header_bytes(const struct side* side) {
-  return side->what->operation->type == IBV_QPT_UD ? grh_bytes : 0;
+// Does data go over the connection?
+static int carries_data(const struct side* side) {
+  return kind_of(side) != kind_reject && kind_of(side) != kind_nobody;
 }
 
 static void prepare_memory(struct side* side) {
@@ -106,38 +77,24 @@ static void prepare_memory(struct side* side) {
   }
 }
 
-static void open_side(struct side* side, struct device* device) {
-  const uint32_t bytes = side->what->bytes + header_bytes(side) + guard_bytes;
-  if (device->context->device->transport_type == IBV_TRANSPORT_IWARP) {
-    say(side, "unsupported: iWARP connects only through rdma_cm");
-    return;
-  }
-  if (is_atomic(side) && device->attr.atomic_cap == IBV_ATOMIC_NONE) {
-    say(side, "unsupported: the device has no atomics");
-    return;
-  }
-  const int failed = open_endpoint(&side->end, device, side->what->operation->type, bytes);
-  if (failed == EOPNOTSUPP || failed == EPROTONOSUPPORT) {
-    say(side, "unsupported: no queue pairs of this type");
-  }
-  check(side, failed, "making a queue pair");
-  if (is_well(side)) {
-    prepare_memory(side);
-  }
-}
-
 // SEND_INV takes away a key: that of a window of type 2, bound here, since no region of user space
-// may go by this on InfiniBand.
+// may go by this on InfiniBand. It may on iWARP (RFC 5040, 5.3), whose devices need no windows.
 static void bind_window(struct side* side) {
   struct endpoint* end = &side->end;
   if (!is_well(side) || opcode_of(side) != IBV_WR_SEND_WITH_INV || side->what->is_initiator) {
     return;
   }
+  errno = 0;
   if (!(end->device->attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B)) {
-    say(side, "unsupported: the device has no memory windows of type 2");
+    if (!is_iwarp(side->device)) {
+      say(side, "unsupported: the device has no memory windows of type 2");
+      return;
+    }
+    const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+    side->victim = ibv_reg_mr(end->pd, end->memory, end->bytes, access);
+    check(side, side->victim != NULL ? 0 : errno, "ibv_reg_mr");
     return;
   }
-  errno = 0;
   side->window = ibv_alloc_mw(end->pd, IBV_MW_TYPE_2);
   if (side->window == NULL) {
     check(side, errno, "ibv_alloc_mw");
@@ -154,82 +111,62 @@ static void bind_window(struct side* side) {
   check(side, ibv_post_send(end->qp, &request, &bad), "binding a window");
   struct ibv_wc wc;
   if (is_well(side) &&
-      (wait_completion(end->cq, &wc, limit_ms) != 1 || wc.status != IBV_WC_SUCCESS)) {
+      (wait_completion(end->cq, &wc, case_limit_ms) != 1 || wc.status != IBV_WC_SUCCESS)) {
     say(side, "binding a window didn't complete well");
   }
   side->window->rkey = request.bind_mw.rkey;
 }
 
-static int exchange_addresses(struct side* side, struct control* control,
-                              char line[line_bytes_max]) {
-  struct peer mine = {0};
-  if (is_well(side)) {
-    mine = self(&side->end, (uint32_t)now_ms() & 0xffffff);
-  }
-  char gid[33];
-  for (int i = 0; i < 16; ++i) {
-    snprintf(gid + 2 * (size_t)i, 3, "%02x", mine.gid.raw[i]);
-  }
-  if (!tell(control, "at %u %u %s %" PRIu64 " %u", mine.qpn, mine.psn, gid, mine.address,
-            mine.rkey) ||
-      !hear(control, line) ||
-      sscanf(line, "at %u %u %32s %" SCNu64 " %u", &side->peer.qpn, &side->peer.psn, gid,
-             &side->peer.address, &side->peer.rkey) != 5) {
-    return 0;
-  }
-  for (int i = 0; i < 16; ++i) {
-    unsigned byte = 0;
-    if (sscanf(gid + 2 * (size_t)i, "%2x", &byte) != 1) {
-      return 0;
-    }
-    side->peer.gid.raw[i] = (uint8_t)byte;
-  }
-  // Who has no queue pair says 0, which is no ordinary one's number.
-  if (side->peer.qpn == 0) {
-    say(side, "not begun");
-  }
-  if (!is_well(side)) {
-    return 1;
-  }
-  check(side, to_init(&side->end), "the change to INIT");
-  if (is_well(side)) {
-    check(side, to_rtr(&side->end, &side->peer, side->what->mtu), "the change to RTR");
-  }
-  if (is_well(side)) {
-    check(side, to_rts(&side->end, mine.psn, retries), "the change to RTS");
-  }
-  if (is_well(side) && side->what->operation->type == IBV_QPT_UD) {
-    errno = 0;
-    side->address = address_of(&side->end, &side->peer);
-    if (side->address == NULL) {
-      check(side, errno, "ibv_create_ah");
-    }
-  }
-  return 1;
-}
-
-static void prepare_target(struct side* side) {
-  if (!is_well(side) || side->what->is_initiator || !takes_receive(side)) {
-    return;
-  }
-  // Data of a WRITE goes where the initiator says.
-  const int is_write = opcode_of(side) == IBV_WR_RDMA_WRITE_WITH_IMM;
-  struct ibv_sge piece = {.addr = (uintptr_t)side->end.memory,
-                          .length = side->what->bytes + header_bytes(side),
-                          .lkey = side->end.mr->lkey};
-  struct ibv_recv_wr request = {
-      .wr_id = 1, .sg_list = &piece, .num_sge = is_write || piece.length == 0 ? 0 : 1};
+static void post_receive_of(struct side* side, uint32_t bytes) {
+  struct ibv_sge piece = {
+      .addr = (uintptr_t)side->end.memory, .length = bytes, .lkey = side->end.mr->lkey};
+  // siw wants an SGE in any case; to InfiniBand's devices one of no bytes may mean 2 GiB.
+  const int count = bytes != 0 || is_iwarp(side->device) ? 1 : 0;
+  struct ibv_recv_wr request = {.wr_id = 1, .sg_list = &piece, .num_sge = count};
   struct ibv_recv_wr* bad = NULL;
   check(side, ibv_post_recv(side->end.qp, &request, &bad), "ibv_post_recv");
 }
 
-// Each side's last word before the packets: the initiator needs the key of the target's window.
+static void prepare_receives(struct side* side) {
+  if (!is_well(side) || !carries_data(side)) {
+    return;
+  }
+  if (!side->what->is_initiator && kind_of(side) == kind_too_long) {
+    post_receive_of(side, probe_bytes - 1);
+  } else if (!side->what->is_initiator && (takes_receive(side) || is_refused(side))) {
+    // Data of a WRITE goes where the initiator says.
+    const int is_write = opcode_of(side) == IBV_WR_RDMA_WRITE_WITH_IMM;
+    post_receive_of(side, is_write ? 0 : message_bytes(side) + header_bytes(side));
+  }
+  if (ends_by_disconnect(side)) {
+    // For the end of the connection to flush.
+    post_receive_of(side, probe_bytes);
+  }
+}
+
+static uint32_t key_to_lose(const struct side* side) {
+  return side->window != NULL ? side->window->rkey : side->victim != NULL ? side->victim->rkey : 0;
+}
+
+// Tells that this side is ready or has failed.
+static int tell_readiness(struct side* side, struct control* control) {
+  if (!tell(control, "%s %u", is_well(side) ? "ready" : "failed", key_to_lose(side))) {
+    return 0;
+  }
+  if (kind_of(side) == kind_reject && !side->what->is_initiator) {
+    reject_again(side, control);
+  }
+  return 1;
+}
+
+// Each side's last word before the packets: the initiator needs the key that goes. The target has
+// been told of the connection by then, which siw needs: what comes to it between its answer and
+// that waits for what comes next (docs/cross-validation.md).
 static int exchange_keys(struct side* side, struct control* control, char line[line_bytes_max],
                          uint32_t* key) {
-  const uint32_t mine = side->window != NULL ? side->window->rkey : 0;
   unsigned theirs = 0;
   char word[16] = "";
-  if (!tell(control, "%s %u", is_well(side) ? "ready" : "failed", mine) || !hear(control, line) ||
+  if (!tell_readiness(side, control) || !hear(control, line) ||
       sscanf(line, "%15s %u", word, &theirs) != 2) {
     return 0;
   }
@@ -244,8 +181,8 @@ static int exchange_keys(struct side* side, struct control* control, char line[l
 static void aim(const struct side* side, struct ibv_send_wr* request) {
   if (side->address != NULL) {
     request->wr.ud.ah = side->address;
-    request->wr.ud.remote_qpn = side->peer.qpn;
-    request->wr.ud.remote_qkey = qkey;
+    request->wr.ud.remote_qpn = side->remote_qpn;
+    request->wr.ud.remote_qkey = side->remote_qkey;
   } else if (is_atomic(side)) {
     request->wr.atomic.remote_addr = side->peer.address;
     request->wr.atomic.rkey = side->peer.rkey;
@@ -254,42 +191,109 @@ static void aim(const struct side* side, struct ibv_send_wr* request) {
     request->wr.atomic.swap = atomic_swap;
   } else {
     request->wr.rdma.remote_addr = side->peer.address;
-    request->wr.rdma.rkey = side->peer.rkey;
+    request->wr.rdma.rkey = side->peer.rkey ^ (kind_of(side) == kind_wrong_key ? wrong_key : 0);
   }
 }
 
-static void initiate(struct side* side, uint32_t key) {
-  if (!is_well(side)) {
-    return;
-  }
+// Posts the request and waits for its completion. Returns 0 if there is none.
+static int request_once(struct side* side, uint32_t key, struct ibv_wc* wc) {
   struct endpoint* end = &side->end;
-  struct ibv_sge piece = {(uintptr_t)end->memory, side->what->bytes, end->mr->lkey};
+  struct ibv_sge piece = {(uintptr_t)end->memory, message_bytes(side), end->mr->lkey};
   struct ibv_send_wr request = {.wr_id = 2,
                                 .sg_list = &piece,
                                 .num_sge = piece.length != 0 ? 1 : 0,
                                 .opcode = opcode_of(side),
                                 .send_flags = IBV_SEND_SIGNALED},
                      *bad = NULL;
+  aim(side, &request);
   if (opcode_of(side) == IBV_WR_SEND_WITH_INV) {
     request.invalidate_rkey = key;
+    // Means nothing here, but siw's library sends this key instead (rdma-core 44).
+    request.wr.rdma.rkey = key;
   } else {
     request.imm_data = htobe32(immediate);
   }
-  aim(side, &request);
-  check(side, ibv_post_send(end->qp, &request, &bad), "ibv_post_send");
-  struct ibv_wc wc;
-  if (!is_well(side)) {
-    return;
+  const int failed = ibv_post_send(end->qp, &request, &bad);
+  if (failed != 0 && is_iwarp(side->device) && has_immediate(side)) {
+    say(side, "unsupported: the device refuses immediate data (%s)", strerror(abs(failed)));
   }
-  if (wait_completion(end->cq, &wc, limit_ms) != 1) {
+  check(side, failed, "ibv_post_send");
+  if (!is_well(side)) {
+    return 0;
+  }
+  const int limit_ms = side->what->by_cm ? cm_completion_limit_ms : case_limit_ms;
+  if (wait_completion(end->cq, wc, limit_ms) != 1) {
     say(side, "no completion in %d s", limit_ms / 1000);
-  } else if (wc.status != IBV_WC_SUCCESS) {
+    return 0;
+  }
+  return 1;
+}
+
+static void initiate(struct side* side, uint32_t key) {
+  struct ibv_wc wc;
+  if (is_well(side) && request_once(side, key, &wc) && wc.status != IBV_WC_SUCCESS) {
     say(side, "the request ended with: %s", ibv_wc_status_str(wc.status));
   }
 }
 
+// A request that the target refuses: what its initiator is told.
+static void initiate_in_vain(struct side* side) {
+  struct ibv_wc wc;
+  if (!is_well(side) || !request_once(side, 0, &wc)) {
+    return;
+  }
+  snprintf(side->told, sizeof side->told, "%s", ibv_wc_status_str(wc.status));
+  if (is_iwarp(side->device)) {
+    // What was written to the stream is complete; only a READ waits for the peer.
+    if (opcode_of(side) == IBV_WR_RDMA_READ && wc.status == IBV_WC_SUCCESS) {
+      say(side, "the request ended with: %s", ibv_wc_status_str(wc.status));
+    }
+    expect_disconnected(side);
+    return;
+  }
+  const enum ibv_wc_status wanted =
+      kind_of(side) == kind_wrong_key ? IBV_WC_REM_ACCESS_ERR : IBV_WC_REM_INV_REQ_ERR;
+  if (wc.status != wanted) {
+    say(side, "the request ended with: %s", ibv_wc_status_str(wc.status));
+  }
+}
+
+// A completion of the target's receive. The initiator is through with its part; if it failed,
+// that explains why there is none. Returns 0 if there is none.
+static int wait_receive(struct side* side, int has_failed, struct ibv_wc* wc) {
+  if (wait_completion(side->end.cq, wc, has_failed ? 0 : case_limit_ms) == 1) {
+    return 1;
+  }
+  if (has_failed) {
+    say(side, "not begun");
+  } else {
+    say(side, "nothing was received in %d s", case_limit_ms / 1000);
+  }
+  return 0;
+}
+
+// What the target of such a request is told.
+static void refuse(struct side* side, int has_failed) {
+  struct ibv_wc wc;
+  if (!is_well(side)) {
+    return;
+  }
+  if (is_iwarp(side->device) && !has_failed) {
+    expect_disconnected(side);
+  }
+  if (!wait_receive(side, has_failed, &wc)) {
+    return;
+  }
+  snprintf(side->told, sizeof side->told, "%s", ibv_wc_status_str(wc.status));
+  const enum ibv_wc_status wanted =
+      kind_of(side) == kind_wrong_key ? IBV_WC_WR_FLUSH_ERR : IBV_WC_LOC_LEN_ERR;
+  if (wc.status != wanted) {
+    say(side, "the receive ended with: %s", ibv_wc_status_str(wc.status));
+  }
+}
+
 static void check_receive(struct side* side, const struct ibv_wc* wc) {
-  const uint32_t expected = side->what->bytes + header_bytes(side);
+  const uint32_t expected = message_bytes(side) + header_bytes(side);
   if (wc->status != IBV_WC_SUCCESS) {
     say(side, "the receive ended with: %s", ibv_wc_status_str(wc->status));
     return;
@@ -297,9 +301,8 @@ static void check_receive(struct side* side, const struct ibv_wc* wc) {
   if (wc->byte_len != expected) {
     say(side, "the receive tells of %u bytes instead of %u", wc->byte_len, expected);
   }
-  const int has_immediate =
-      opcode_of(side) == IBV_WR_SEND_WITH_IMM || opcode_of(side) == IBV_WR_RDMA_WRITE_WITH_IMM;
-  if (has_immediate && (!(wc->wc_flags & IBV_WC_WITH_IMM) || be32toh(wc->imm_data) != immediate)) {
+  if (has_immediate(side) &&
+      (!(wc->wc_flags & IBV_WC_WITH_IMM) || be32toh(wc->imm_data) != immediate)) {
     say(side, "the immediate is 0x%x, flags 0x%x", be32toh(wc->imm_data), wc->wc_flags);
   }
   if (opcode_of(side) != IBV_WR_SEND_WITH_INV) {
@@ -307,20 +310,15 @@ static void check_receive(struct side* side, const struct ibv_wc* wc) {
   }
   if (!(wc->wc_flags & IBV_WC_WITH_INV)) {
     say(side, "the receive doesn't tell that a key is gone (flags 0x%x)", wc->wc_flags);
-  } else if (wc->invalidated_rkey != side->window->rkey) {
+  } else if (wc->invalidated_rkey != key_to_lose(side)) {
     say(side, "the receive tells of key 0x%x that is gone, instead of 0x%x", wc->invalidated_rkey,
-        side->window->rkey);
+        key_to_lose(side));
   }
 }
 
-static void receive(struct side* side) {
-  if (!is_well(side) || !takes_receive(side)) {
-    return;
-  }
+static void receive(struct side* side, int has_failed) {
   struct ibv_wc wc = {0};
-  if (wait_completion(side->end.cq, &wc, limit_ms) != 1) {
-    say(side, "nothing was received in %d s", limit_ms / 1000);
-  } else {
+  if (is_well(side) && takes_receive(side) && wait_receive(side, has_failed, &wc)) {
     check_receive(side, &wc);
   }
 }
@@ -333,8 +331,35 @@ static void check_word(struct side* side, const char* whose, uint64_t expected) 
   }
 }
 
+// From here on memory must be as it was.
+static void check_untouched(struct side* side, uint32_t from) {
+  const uint32_t seed = side->what->is_initiator ? seed_initiator : seed_target;
+  for (uint32_t i = from; i < side->end.bytes; ++i) {
+    if (side->end.memory[i] != pattern(seed, i)) {
+      say(side, "memory %s was written to",
+          is_refused(side) ? "that nobody may write to" : "behind the message");
+      return;
+    }
+  }
+}
+
+// How long after its completion at the initiator a message may be on its way.
+static int arrival_limit_ms(const struct side* side) {
+  if (side->what->operation->type == IBV_QPT_UC) {
+    return unreliable_limit_ms;
+  }
+  // A WRITE is complete when the stream has it.
+  return is_iwarp(side->device) ? case_limit_ms : 0;
+}
+
 static void check_memory(struct side* side) {
   if (!is_well(side)) {
+    return;
+  }
+  if (is_refused(side)) {
+    // Of a message that is too long its beginning may arrive.
+    const int is_partial = kind_of(side) == kind_too_long && !side->what->is_initiator;
+    check_untouched(side, is_partial ? probe_bytes - 1 : 0);
     return;
   }
   if (is_atomic(side)) {
@@ -349,11 +374,10 @@ static void check_memory(struct side* side) {
   const int is_read = opcode_of(side) == IBV_WR_RDMA_READ;
   const int is_taker = is_read == side->what->is_initiator;
   const uint32_t there = header_bytes(side) * (uint32_t)is_taker;
-  const uint32_t bytes = side->what->bytes;
+  const uint32_t bytes = message_bytes(side);
   const uint32_t seed = is_read ? seed_target : seed_initiator;
   if (is_taker) {
-    const int64_t deadline =
-        now_ms() + (side->what->operation->type == IBV_QPT_UC ? unreliable_limit_ms : 0);
+    const int64_t deadline = now_ms() + arrival_limit_ms(side);
     while (!is_filled(side->end.memory + there, bytes, seed) && now_ms() < deadline) {
       usleep(1000);
     }
@@ -361,62 +385,85 @@ static void check_memory(struct side* side) {
       say(side, "the data is wrong");
     }
   }
-  const uint32_t own_seed = side->what->is_initiator ? seed_initiator : seed_target;
-  for (uint32_t i = there + bytes; i < side->end.bytes; ++i) {
-    if (side->end.memory[i] != pattern(own_seed, i)) {
-      say(side, "memory behind the message was written to");
-      return;
-    }
+  check_untouched(side, there + bytes);
+}
+
+// Makes the connection, or what else rdma_cm is asked for.
+static void meet(struct side* side) {
+  switch (kind_of(side)) {
+    case kind_multicast:
+      join_group(side);
+      break;
+    case kind_reject:
+      reject_by_cm(side);
+      break;
+    case kind_nobody:
+      connect_to_nobody(side);
+      break;
+    default:
+      connect_by_cm(side);
   }
 }
 
-static void close_side(struct side* side) {
-  if (side->address != NULL) {
-    ibv_destroy_ah(side->address);
+// The initiator's part, then the target's: what is sent needs nothing of the target's program but
+// the receive that is posted. Returns 0 if the control connection is gone.
+static int act(struct side* side, struct control* control, char line[line_bytes_max],
+               uint32_t key) {
+  if (side->what->is_initiator) {
+    is_refused(side) ? initiate_in_vain(side) : initiate(side, key);
+    return tell(control, is_well(side) ? "done" : "failed") && hear(control, line);
   }
-  if (side->window != NULL) {
-    ibv_dealloc_mw(side->window);
+  if (!hear(control, line)) {
+    return 0;
   }
-  close_endpoint(&side->end);
+  const int has_failed = strcmp(line, "done") != 0;
+  is_refused(side) ? refuse(side, has_failed) : receive(side, has_failed);
+  return tell(control, "seen");
 }
 
-static int run_steps(struct side* side, struct device* device, struct control* control) {
+static int run_steps(struct side* side, struct control* control) {
   char line[line_bytes_max];
   uint32_t key = 0;
-  open_side(side, device);
+  open_side(side);
+  if (is_well(side)) {
+    prepare_memory(side);
+  }
   if (!exchange_addresses(side, control, line)) {
     return 0;
   }
+  if (is_well(side) && side->what->by_cm) {
+    meet(side);
+  }
   bind_window(side);
-  prepare_target(side);
+  prepare_receives(side);
   if (!exchange_keys(side, control, line, &key)) {
     return 0;
   }
-  if (side->what->is_initiator) {
-    initiate(side, key);
-    if (!tell(control, "done") || !hear(control, line)) {
+  if (carries_data(side)) {
+    if (!act(side, control, line, key)) {
       return 0;
     }
-  } else {
-    receive(side);
-    // What takes no receive is there when the initiator says so.
-    if (!hear(control, line) || !tell(control, "seen")) {
-      return 0;
-    }
+    check_memory(side);
   }
-  check_memory(side);
+  if (ends_by_disconnect(side)) {
+    disconnect_by_cm(side);
+  }
   // Nobody goes before both have looked: a queue pair that is gone answers no retransmission.
   return tell(control, "over") && hear(control, line);
 }
 
-int run_wire_case(struct device* device, const struct wire_case* what, struct control* control,
-                  char outcome[outcome_bytes_max]) {
+int run_wire_case(struct device* device, struct manager* manager, const struct wire_case* what,
+                  struct control* control, char outcome[outcome_bytes_max]) {
   outcome[0] = '\0';
-  struct side side = {.what = what, .outcome = outcome};
-  const int is_there = run_steps(&side, device, control);
+  struct side side = {.what = what, .device = device, .manager = manager, .outcome = outcome};
+  if (what->by_cm && manager->listener != NULL) {
+    drain_events(manager);
+  }
+  const int is_there = run_steps(&side, control);
   close_side(&side);
+  say(&side, "%s", side.remark);
   if (outcome[0] == '\0') {
-    snprintf(outcome, outcome_bytes_max, "ok");
+    snprintf(outcome, outcome_bytes_max, "ok%s%s", side.told[0] != '\0' ? ": " : "", side.told);
   }
   return is_there;
 }
