@@ -26,7 +26,7 @@ struct AnswerWords {
 
 /// A place where two lists differ: the lines that each has there, "; " between them, or "nothing".
 struct AnswerDifference {
-  /// "packets", "completions", "events", "state" or "memory".
+  /// "packets", "completions", "events", "state" or "memory"; "device" if it didn't survive.
   std::string what;
   std::string ours;
   std::string theirs;

@@ -15,4 +15,7 @@ namespace verbena::cli {
                                                   const std::string& scenario,
                                                   const AnswerDifference& difference);
 
+/// A script that is known to bring the device down, and its kernel with it.
+[[nodiscard]] bool is_known_to_end(std::string_view against, const std::string& scenario);
+
 }  // namespace verbena::cli
