@@ -14,6 +14,7 @@
 #include "cli/exit_status.h"
 #include "cli/xcheck_compare.h"
 #include "cli/xcheck_matrix.h"
+#include "cli/xcheck_packets.h"
 #include "cli/xcheck_run.h"
 
 namespace verbena::cli {
@@ -22,6 +23,8 @@ namespace {
 struct XcheckOptions {
   XcheckPlan plan;
   std::vector<std::string> files;
+  /// Scenarios whose packets are sent; if there are none, the matrix.
+  std::vector<std::string> scenarios;
   std::string junit;
   std::string through;
   bool is_json = false;
@@ -60,11 +63,25 @@ int compare_files(const XcheckOptions& options) {
   return show(compare(*ours, *theirs), options);
 }
 
+int send_packets(const XcheckOptions& options) {
+  const std::string& against = options.plan.against;
+  if (against != "rxe" && against != "self") {
+    return fail(exit_usage, "--packets is for rxe and self: a script needs the device's wire");
+  }
+  const PacketPlan plan{.against = against, .files = options.scenarios, .only = options.plan.only};
+  const auto checks = check_packets(plan);
+  return checks ? report_packets(*checks, plan, options.is_json, options.junit)
+                : fail(exit_failed, checks.error());
+}
+
 int run(XcheckOptions& options) {
   if (!options.files.empty()) {
     return compare_files(options);
   }
   const OrderlyEnd orderly_end;
+  if (!options.scenarios.empty()) {
+    return send_packets(options);
+  }
   XcheckPlan& plan = options.plan;
   if (options.api_only && plan.against != "rxe") {
     return fail(exit_usage,
@@ -100,6 +117,10 @@ constexpr const char* footer =
     "            device must reach it, so give the options of `verbena run`\n"
     "With --api rxe and ours are observed, each by itself: what calls return, completions, events, "
     "states.\nDifferences that are known are told with the rule that makes ours right.\n"
+    "With --packets the other device is alone with a script: the packets that scenarios of "
+    "`verbena sim`\n"
+    "with a scripted peer send, and what it answers is compared with what ours answers in virtual "
+    "time.\n"
     "--compare does so with two files that `conformance alone` wrote, ours first. The program is "
     "in\n"
     "share/verbena/lab beside bin/. Ends with 1 if something differs for no reason that is known.";
@@ -117,6 +138,10 @@ void add_xcheck(CLI::App& app, int& status) {
                     ->type_name("OURS THEIRS");
   against->excludes(files);
   command->add_flag("--api", options->api_only, "what the devices' API does, each by itself");
+  command
+      ->add_option("--packets", options->scenarios,
+                   "send the packets of these scenarios (files, or folders of them)")
+      ->type_name("SCENARIO...");
   command->add_flag("--all", options->shows_all, "each difference that is accepted, not each rule");
   command->add_option("--only", options->plan.only, "operations whose names have this in them")
       ->type_name("TEXT");

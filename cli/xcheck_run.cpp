@@ -1,12 +1,7 @@
 #include "cli/xcheck_run.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -18,6 +13,7 @@
 #include <utility>
 
 #include "cli/child.h"
+#include "cli/free_port.h"
 #include "cli/lab_guest.h"
 #include "cli/lab_places.h"
 #include "ports/device_config.h"
@@ -49,21 +45,6 @@ using Error = std::unexpected<std::string>;
 std::string contents(const fs::path& file) {
   std::ifstream stream(file);
   return {std::istreambuf_iterator<char>(stream), {}};
-}
-
-/// A port of the loopback address that was free a moment ago.
-std::uint16_t free_port() {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t bytes = sizeof address;
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (fd < 0 || ::bind(fd, generic, bytes) != 0 || ::getsockname(fd, generic, &bytes) != 0) {
-    throw std::system_error(errno, std::generic_category(), "no TCP port of 127.0.0.1");
-  }
-  ::close(fd);
-  return ntohs(address.sin_port);
 }
 
 /// One run of the conformance program on a device of ours, under `verbena run`.

@@ -6,13 +6,6 @@
 
 namespace verbena::sim {
 
-void RawPeer::send_packet(const Gid& to, const ib::PacketFields& fields, ByteView payload,
-                          Icrc icrc) {
-  std::vector<std::byte> transport(ib::transport_size(fields.opcode, payload.size()));
-  ib::emit_packet(transport, fields, payload);
-  send_transport(to, transport, icrc);
-}
-
 void RawPeer::send_transport(const Gid& to, ByteView transport, Icrc icrc) {
   roce::Path path;
   if (encapsulation_ == nic::GidEntry::Type::roce_v1) {

@@ -6,7 +6,6 @@
 
 #include "base/bytes.h"
 #include "nic_model/types.h"
-#include "proto/ib_bth/emit.h"
 #include "proto/roce/encap.h"
 #include "sim/channel.h"
 #include "sim/world.h"
@@ -24,8 +23,6 @@ class RawPeer final : public Station {
   [[nodiscard]] Channel& channel() { return *channel_; }
 
   enum class Icrc : std::uint8_t { good, bad };
-  /// Sends a packet with these headers and this payload.
-  void send_packet(const Gid& to, const ib::PacketFields& fields, ByteView payload, Icrc icrc);
   /// Sends bytes from the BTH to the end of the pad, at least a BTH, as they are.
   void send_transport(const Gid& to, ByteView transport, Icrc icrc);
   /// Sends a whole Ethernet frame without FCS as it is.

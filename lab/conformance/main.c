@@ -5,18 +5,21 @@
 #include <string.h>
 
 #include "lab/conformance/alone.h"
+#include "lab/conformance/scripted.h"
 #include "lab/conformance/wire.h"
 
 static const char usage[] =
     "usage: conformance alone [--device D]\n"
     "       conformance agent [--device D] [--listen ADDRESS:PORT] [--once] [--ipv6] [--cm-port "
     "N]\n"
+    "       conformance scripted [--device D] [--listen ADDRESS:PORT] [--once] [--ipv6]\n"
     "       conformance master --agent ADDRESS:PORT [--device D] [--mtu N] [--only TEXT] [--ipv6]\n"
     "                          [--through-cm] [--cm-port N]\n"
     "\n"
     "alone   records what the device's API does, a JSON line for each observation\n"
     "agent   does what a master asks for, on a device; 127.0.0.1:18600 unless told otherwise\n"
     "master  runs each operation with an agent, both ways, and prints a JSON line for each\n"
+    "scripted  is the device whose peer is a script, for `verbena xcheck --packets`\n"
     "\n"
     "--through-cm makes reliable connections through rdma_cm. iWARP has no other way, and wants "
     "the\n"
@@ -89,6 +92,9 @@ int main(int argc, char** argv) {
   }
   if (strcmp(argv[1], "agent") == 0) {
     return run_agent(&options);
+  }
+  if (strcmp(argv[1], "scripted") == 0) {
+    return run_scripted(&options);
   }
   if (strcmp(argv[1], "master") == 0 && options.address != NULL) {
     return run_master(&options);

@@ -80,6 +80,7 @@ class Stage {
   [[nodiscard]] Simulation& simulation() { return simulation_; }
   [[nodiscard]] std::vector<Host>& hosts() { return hosts_; }
   [[nodiscard]] std::vector<Connection>& connections() { return connections_; }
+  [[nodiscard]] const std::vector<Region>& regions() const { return regions_; }
 
   // Names of a story; a word that names nothing is a ScenarioError.
   [[nodiscard]] std::size_t host(const Word& name) const;

@@ -124,9 +124,14 @@ bool Story::run_step(Line line) {
   }
   const Word first = line.next("a host, wait or fault");
   if (first.text == "wait") {
-    return run_wait(line);
+    const bool is_there = run_wait(line);
+    if (is_there && listener_ != nullptr) {
+      listener_->on_waited();
+    }
+    return is_there;
   }
   if (first.text == "fault") {
+    tell_of_other(line);
     const auto resolve = [&](std::string_view name) -> std::optional<Gid> {
       const auto& hosts = stage_.scenario().hosts;
       const auto host = std::ranges::find(hosts, name, &HostSpec::name);
@@ -148,10 +153,17 @@ bool Story::run_step(Line line) {
   if (stage_.hosts()[host].peer != nullptr) {
     run_peer_step(line, host, verb);
   } else {
+    tell_of_other(line);
     run_host_step(line, host, verb);
   }
   line.end();
   return true;
+}
+
+void Story::tell_of_other(const Line& line) {
+  if (listener_ != nullptr) {
+    listener_->on_other(line);
+  }
 }
 
 bool Story::run_wait(Line& line) {
@@ -340,7 +352,6 @@ void Story::fill(Line& line) {
 }
 
 void Story::run_peer_step(Line& line, std::size_t host, const Word& verb) {
-  RawPeer& peer = *stage_.hosts()[host].peer;
   if (verb.text == "packet") {
     send_packet(line, host);
   } else if (verb.text == "bytes") {
@@ -349,10 +360,14 @@ void Story::run_peer_step(Line& line, std::size_t host, const Word& verb) {
     if (bytes.size() < ib::bth_bytes) {
       fail(line.place(), "A packet has at least the 12 bytes of a BTH.");
     }
-    peer.send_transport(stage_.hosts()[to].spec->gid, bytes,
-                        line.flag("bad_icrc") ? RawPeer::Icrc::bad : RawPeer::Icrc::good);
+    send_transport(host, to, bytes,
+                   line.flag("bad_icrc") ? RawPeer::Icrc::bad : RawPeer::Icrc::good);
   } else if (verb.text == "frame") {
-    peer.send_frame(bytes_from_hex(line.require("hex")));
+    const auto frame = bytes_from_hex(line.require("hex"));
+    if (listener_ != nullptr) {
+      listener_->on_frame(frame);
+    }
+    stage_.hosts()[host].peer->send_frame(frame);
   } else {
     fail(verb, fmt::format("A scripted peer can't '{}': it sends a packet, bytes or a frame.",
                            verb.text));
@@ -372,9 +387,18 @@ void Story::send_packet(Line& line, std::size_t host) {
   fields.psn = psn_of(line.require("psn"), base);
   read_fields(line, stage_, fields);
   const auto payload = payload_from(line);
-  const bool bad_icrc = line.flag("bad_icrc");
-  stage_.hosts()[host].peer->send_packet(stage_.hosts()[other.host].spec->gid, fields, payload,
-                                         bad_icrc ? RawPeer::Icrc::bad : RawPeer::Icrc::good);
+  std::vector<std::byte> transport(ib::transport_size(fields.opcode, payload.size()));
+  ib::emit_packet(transport, fields, payload);
+  send_transport(host, other.host, transport,
+                 line.flag("bad_icrc") ? RawPeer::Icrc::bad : RawPeer::Icrc::good);
+}
+
+void Story::send_transport(std::size_t host, std::size_t to, ByteView transport,
+                           RawPeer::Icrc icrc) {
+  if (listener_ != nullptr) {
+    listener_->on_transport(transport, icrc);
+  }
+  stage_.hosts()[host].peer->send_transport(stage_.hosts()[to].spec->gid, transport, icrc);
 }
 
 }  // namespace verbena::sim

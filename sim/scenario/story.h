@@ -7,17 +7,22 @@
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
 #include "proto/work.h"
 #include "sim/event_queue.h"
 #include "sim/node.h"
 #include "sim/scenario/cm_story.h"
 #include "sim/scenario/stage.h"
+#include "sim/scenario/story_listener.h"
 
 namespace verbena::sim {
 
 class Story final : public Application, public EventHandler {
  public:
   explicit Story(Stage& stage);
+
+  /// Before the story is told. Must live as long as it is told.
+  void set_listener(StoryListener& listener) { listener_ = &listener; }
 
   /// Runs until the story is told and nothing happens any more, or until the scenario's limit.
   /// What is wrong with a step is a ScenarioError.
@@ -74,6 +79,7 @@ class Story final : public Application, public EventHandler {
 
   [[nodiscard]] bool run_step(Line line);
   [[nodiscard]] bool run_wait(Line& line);
+  void tell_of_other(const Line& line);
   void run_host_step(Line& line, std::size_t host, const Word& verb);
   [[nodiscard]] bool is_for_cm(Line line, std::size_t host, const Word& verb);
   void modify(Line& line, std::size_t host);
@@ -84,6 +90,7 @@ class Story final : public Application, public EventHandler {
   void change_path(Line& line, std::size_t host);
   void run_peer_step(Line& line, std::size_t host, const Word& verb);
   void send_packet(Line& line, std::size_t host);
+  void send_transport(std::size_t host, std::size_t to, ByteView transport, RawPeer::Icrc icrc);
 
   // Work requests (story_post.cpp).
   [[nodiscard]] static const WrOpcode* opcode_of_verb(std::string_view verb);
@@ -93,6 +100,7 @@ class Story final : public Application, public EventHandler {
   void read_flush(Line& line, Post& post);
   void read_sges(const Word& word, std::uint64_t length, bool has_length, Post& post);
   [[nodiscard]] bool post_more();
+  void tell_of(const Post& post);
   [[nodiscard]] Result<void, PostError> post_one(Post& post, Node& node);
   void address(Post& post, const End& end) const;
   void check_refusal(const Post& post, PostError error) const;
@@ -103,6 +111,7 @@ class Story final : public Application, public EventHandler {
   [[nodiscard]] std::size_t index_of(const Node& node) const;
 
   Stage& stage_;
+  StoryListener* listener_ = nullptr;
   CmStory cm_;
   std::vector<Line> steps_;
   std::size_t next_ = 0;

@@ -244,6 +244,19 @@ void Story::check_refusal(const Post& post, PostError error) const {
   }
 }
 
+void Story::tell_of(const Post& post) {
+  if (listener_ == nullptr) {
+    return;
+  }
+  if (post.connection == nullptr || post.refused || is_local(post.wr.opcode)) {
+    listener_->on_other(waiting_step());
+  } else if (post.is_recv) {
+    listener_->on_receive({.wr_id = post.next_id, .sges = post.sges});
+  } else {
+    listener_->on_send(post.wr);
+  }
+}
+
 /// Posts what is left of a range. False while the queue is full.
 bool Story::post_more() {
   Post& post = *post_;
@@ -266,6 +279,7 @@ bool Story::post_more() {
       fail(*post.refused,
            fmt::format("The work request isn't refused, expected {}.", post.refused->text));
     }
+    tell_of(post);
     stage_.simulation().trace().add(node.now(), TraceKind::posted, node.id(),
                                     waiting_step().text());
     ++post.next_id;

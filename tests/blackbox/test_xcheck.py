@@ -181,3 +181,76 @@ def test_without_a_guest_it_is_said_and_nothing_is_learnt_of_kvm(host, tmp_path)
     assert program.status == 125, program.report()
     assert "`verbena lab build` makes it" in program.err, program.report()
     assert list(place.iterdir()) == []
+
+
+SCENARIOS = hosts.ROOT / "scenarios"
+
+
+def packets(host, *arguments: str, against: str = "self"):
+    return host.verbena_command("xcheck", "--against", against, "--packets", *arguments,
+                                timeout_s=300)
+
+
+def test_ours_in_real_time_answers_scripts_as_ours_in_virtual_time_does(host, tmp_path):
+    """Each packet, completion, event, state and byte of memory, of responder and requester."""
+    junit = tmp_path / "junit.xml"
+    program = packets(host, str(SCENARIOS), "--only", "peer_", "--json", "--junit", str(junit))
+    assert program.status == 0, program.report()
+    checks = json.loads(program.out)["scenarios"]
+    assert {check["result"] for check in checks} == {"agrees"}, program.report()
+    assert len(checks) > 80
+    suite = xml.etree.ElementTree.parse(junit).getroot()
+    assert (suite.get("tests"), suite.get("failures")) == (str(len(checks)), "0")
+
+
+SCRIPT = """
+title = "A SEND that {how}"
+[[host]]
+name = "server"
+[[host]]
+name = "peer"
+nic = false
+[[memory]]
+name = "inbox"
+host = "server"
+size = 64
+[story]
+steps = [
+  "server recv 7 into=inbox length=64",
+  "peer packet SEND_ONLY psn=+0 payload=8 ackreq=1 {words}",
+  "wait server 7",
+]
+"""
+
+
+def test_a_device_that_answers_otherwise_is_told_of(host, tmp_path):
+    """Ours, told that its network loses all that it sends."""
+    (tmp_path / "lost.toml").write_text(SCRIPT.format(how="is answered", words=""))
+    host.variables["VERBENA_FAULT"] = "drop direction=out"
+    program = packets(host, str(tmp_path))
+    assert program.status == 1, program.report()
+    assert "packets: ours ACK psn=0 msn=1 syndrome=0x1f, theirs nothing" in program.out, (
+        program.report())
+    assert "0 agree, 1 differ" in program.out, program.report()
+
+
+def test_scenarios_that_are_no_scripts_are_left_out_and_told_of(host, tmp_path):
+    (tmp_path / "script.toml").write_text(SCRIPT.format(how="arrives", words=""))
+    (tmp_path / "two_nics.toml").write_text('title = "t"\n[story]\nsteps = ["wait 1us"]\n')
+    program = packets(host, str(tmp_path), "--json")
+    assert program.status == 0, program.report()
+    results = {check["scenario"]: check for check in json.loads(program.out)["scenarios"]}
+    assert results["script"]["result"] == "agrees", program.report()
+    assert results["two_nics"]["result"] == "unsuited", program.report()
+    assert "one scripted peer" in results["two_nics"]["words"], program.report()
+
+    program = packets(host, str(tmp_path / "two_nics.toml"))
+    assert program.status == 1, program.report()
+    assert "no scenario is for another device; two_nics: " in program.err, program.report()
+
+
+def test_packets_need_a_wire(host):
+    program = packets(host, str(SCENARIOS), against="127.0.0.1:9")
+    assert program.status == 2 and "--packets is for rxe and self" in program.err, program.report()
+    program = packets(host, "/nowhere/x.toml")
+    assert program.status == 1 and "/nowhere/x.toml" in program.err, program.report()
