@@ -27,6 +27,11 @@ void DeviceOptions::add_only(CLI::App& command, std::span<const char* const> var
 
 void DeviceOptions::add(CLI::App& command, const ports::EnvironmentVariable& variable) {
   const std::string name = variable.name;
+  if (variable.value_name == nullptr) {
+    command.add_flag_callback(
+        variable.option, [this, name] { values_[name] = "1"; }, std::string(variable.help));
+    return;
+  }
   command
       .add_option_function<std::string>(
           variable.option, [this, name](const std::string& value) { values_[name] = value; },

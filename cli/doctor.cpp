@@ -31,6 +31,9 @@ Result<Findings, std::string> examine(const DeviceOptions& options) {
   const Observed observed = observe(fabrics);
   Findings findings;
   check_libraries(findings);
+  if (const auto real = ports::load_real_devices(options.environment())) {
+    check_real_devices(*real, findings);
+  }
   for (const ports::DeviceConfig& device : *devices) {
     check_device(device, findings);
   }

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <system_error>
 
 #include "cli/libraries.h"
 #include "ports/diagnosis.h"
@@ -173,6 +175,29 @@ void check_libraries(Findings& findings) {
                           fmt::format("{} isn't where `verbena run` looks for it, ../lib/verbena "
                                       "and ../lib from this program; ./dev build makes it",
                                       library_name)});
+}
+
+void check_real_devices(const ports::RealDevices& real, Findings& findings) {
+  if (!real.wanted) {
+    return;
+  }
+  const std::vector<std::string> files = ports::real_library_candidates(real);
+  const auto file = std::ranges::find_if(files, [](const std::string& candidate) {
+    std::error_code failure;
+    return std::filesystem::is_regular_file(candidate, failure);
+  });
+  if (file == files.end()) {
+    findings.push_back({Grade::problem, "real",
+                        fmt::format("no libibverbs.so.1 of the system: {}; install it (Debian: "
+                                    "libibverbs1, ibverbs-providers) or name it with {}",
+                                    fmt::join(files, ", "), ports::env::real_libibverbs)});
+    return;
+  }
+  const std::vector<std::string> names = ports::kernel_device_names();
+  findings.push_back({names.empty() ? Grade::note : Grade::ok, "real",
+                      names.empty()
+                          ? "this host's kernel has no RDMA devices (/sys/class/infiniband)"
+                          : fmt::format("{} of the kernel, by {}", fmt::join(names, ", "), *file)});
 }
 
 void check_device(const ports::DeviceConfig& device, Findings& findings) {

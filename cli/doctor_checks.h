@@ -9,6 +9,7 @@
 #include "base/time.h"
 #include "cli/observed.h"
 #include "ports/device_config.h"
+#include "ports/real_devices.h"
 
 namespace verbena::cli {
 
@@ -34,6 +35,9 @@ using Findings = std::vector<Finding>;
 
 /// Whether `verbena run` finds the drop-in libraries.
 void check_libraries(Findings& findings);
+/// Which of the host's real devices a program would find beside ours. Nothing if they aren't
+/// wanted.
+void check_real_devices(const ports::RealDevices& real, Findings& findings);
 /// Addresses and reach of a device; for one that other hosts reach, whether its UDP port can be
 /// had.
 void check_device(const ports::DeviceConfig& device, Findings& findings);

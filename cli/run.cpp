@@ -27,6 +27,7 @@
 #include "cli/path_view.h"
 #include "cli/run_capture.h"
 #include "ports/device_config.h"
+#include "ports/real_devices.h"
 
 namespace verbena::cli {
 namespace {
@@ -137,7 +138,7 @@ int run(DeviceOptions& options, const std::string& view, const std::vector<std::
                                              library_name));
   }
   // A relative name means this directory, whatever the program makes its own.
-  for (const char* file : {ports::env::config, ports::env::faults}) {
+  for (const char* file : {ports::env::config, ports::env::faults, ports::env::real_libibverbs}) {
     if (const std::string name = options.value_of(file); !name.empty()) {
       options.set(file, fs::absolute(name).string());
     }
@@ -158,7 +159,16 @@ int run(DeviceOptions& options, const std::string& view, const std::vector<std::
     options.set(ports::env::capture, *capture);
   }
   warn_if_privileged(*file);
-  if (!prepare_paths(view, *devices, *libraries)) {
+  // The files of real devices are where they are; a view of ours would hide them.
+  const auto real = ports::load_real_devices(options.environment());
+  const bool has_real = real && real->wanted;
+  if (has_real && view != "auto" && view != "none") {
+    return complain(exit_usage,
+                    fmt::format("--view {} would hide the files of real devices; beside "
+                                "those, --view is none",
+                                view));
+  }
+  if (!prepare_paths(has_real ? "none" : view, *devices, *libraries)) {
     return exit_usage;
   }
   set_environment(options, *libraries);
@@ -182,7 +192,8 @@ std::string footer() {
       "files "
       "are in place also\nfor programs that make system calls by themselves; but nobody is there "
       "but "
-      "you, and a privilege\nthat you have ends there.\n\n"
+      "you, and a privilege\nthat you have ends there. Beside real devices (--real-devices), "
+      "whose files\nthey would hide, auto is none.\n\n"
       "Each option but --view has a variable that does the same without `verbena run`:\n";
   for (const ports::EnvironmentVariable& variable : ports::environment_variables()) {
     text += fmt::format("  {:28}{}\n", variable.name,

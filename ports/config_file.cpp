@@ -97,13 +97,18 @@ constexpr std::array keys = {
     Key{"ring_kib", &set_number<&DeviceDraft::set_ring_kib>},
 };
 
+// Of all devices, in front of their tables.
+constexpr std::string_view real_devices_key = "real_devices";
+constexpr std::string_view real_libibverbs_key = "real_libibverbs";
+
 class Reader {
  public:
   explicit Reader(std::string_view file_name) : file_name_(file_name) {}
 
   Result<std::vector<DeviceDraft>, std::string> read(const toml::table& root) const {
     for (const auto& [key, node] : root) {
-      if (key.str() != "device") {
+      if (key.str() != "device" && key.str() != real_devices_key &&
+          key.str() != real_libibverbs_key) {
         return refuse(
             key.source().begin,
             fmt::format("unknown key \"{}\"; devices are in [[device]] tables", key.str()));
@@ -131,6 +136,27 @@ class Reader {
       drafts.push_back(std::move(*draft));
     }
     return drafts;
+  }
+
+  Result<RealDevices, std::string> read_real_devices(const toml::table& root) const {
+    RealDevices real;
+    if (const toml::node* node = root.get(real_devices_key)) {
+      const auto wanted = value_as<bool>(*node, "true or false");
+      if (!wanted) {
+        return refuse(node->source().begin,
+                      fmt::format("{}: {}", real_devices_key, wanted.error()));
+      }
+      real.wanted = *wanted;
+    }
+    if (const toml::node* node = root.get(real_libibverbs_key)) {
+      const auto library = value_as<std::string>(*node, "a string");
+      if (!library) {
+        return refuse(node->source().begin,
+                      fmt::format("{}: {}", real_libibverbs_key, library.error()));
+      }
+      real.library = *library;
+    }
+    return real;
   }
 
  private:
@@ -230,14 +256,33 @@ Result<std::string, int> read_config_file(const std::string& name) {
   return content;
 }
 
-Result<std::vector<DeviceDraft>, std::string> parse_config_file(std::string_view toml,
-                                                                std::string_view file_name) {
+namespace {
+
+/// What `read` makes of a text that is TOML.
+template <class Read>
+auto read_toml(std::string_view toml, std::string_view file_name, Read&& read)
+    -> decltype(read(toml::table())) {
   const toml::parse_result parsed = toml::parse(toml);
   if (!parsed) {
     return std::unexpected(
         at(file_name, parsed.error().source().begin, parsed.error().description()));
   }
-  return Reader(file_name).read(parsed.table());
+  return read(parsed.table());
+}
+
+}  // namespace
+
+Result<std::vector<DeviceDraft>, std::string> parse_config_file(std::string_view toml,
+                                                                std::string_view file_name) {
+  return read_toml(toml, file_name,
+                   [&](const toml::table& root) { return Reader(file_name).read(root); });
+}
+
+Result<RealDevices, std::string> parse_real_devices(std::string_view toml,
+                                                    std::string_view file_name) {
+  return read_toml(toml, file_name, [&](const toml::table& root) {
+    return Reader(file_name).read_real_devices(root);
+  });
 }
 
 }  // namespace verbena::ports

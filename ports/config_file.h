@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "ports/device_draft.h"
+#include "ports/real_devices.h"
 
 namespace verbena::ports {
 
@@ -18,5 +19,9 @@ namespace verbena::ports {
 /// "<file_name>:<line>:<column>: ".
 [[nodiscard]] Result<std::vector<DeviceDraft>, std::string> parse_config_file(
     std::string_view toml, std::string_view file_name);
+
+/// What the same text says of the host's own devices. What isn't said is left as it is by default.
+[[nodiscard]] Result<RealDevices, std::string> parse_real_devices(std::string_view toml,
+                                                                  std::string_view file_name);
 
 }  // namespace verbena::ports

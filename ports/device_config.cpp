@@ -15,6 +15,7 @@
 #include "ports/device_draft.h"
 #include "ports/log.h"
 #include "ports/populate.h"
+#include "ports/real_devices.h"
 #include "ports/sys.h"
 #include "proto/roce/gid.h"
 
@@ -82,6 +83,10 @@ constexpr std::array variables = {
     EnvironmentVariable{env::seed, "--seed", "NUMBER", "decides which frames the faults meet (1)"},
     EnvironmentVariable{env::log, "--log", "LEVEL",
                         "say on standard error: off, error, warn, info, debug or trace (warn)"},
+    EnvironmentVariable{env::real_devices, "--real-devices", nullptr,
+                        "list the host's real RDMA devices behind ours"},
+    EnvironmentVariable{env::real_libibverbs, "--real-libibverbs", "FILE",
+                        "the library that drives them (libibverbs.so.1 of the system)"},
 };
 
 using Drafts = std::vector<DeviceDraft>;
@@ -344,6 +349,9 @@ Result<std::vector<DeviceConfig>, std::string> load_devices(const Environment& e
   auto drafts = drafts_of(environment);
   if (!drafts) {
     return std::unexpected(std::move(drafts.error()));
+  }
+  if (const auto real = load_real_devices(environment); !real) {
+    return std::unexpected(real.error());
   }
   const bool from_file = value_of(environment, env::config).has_value();
   if (SetResult result = apply_environment(environment, *drafts, from_file); !result) {

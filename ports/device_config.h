@@ -33,6 +33,11 @@
 //   [device.limits]                  # lower than the profile's, under the profile's names
 //   qp_max = 1000
 //
+// In front of the tables, the host's own devices (real_devices.h):
+//
+//   real_devices = true              # list them behind ours
+//   real_libibverbs = "/opt/rdma-core/lib/libibverbs.so.1"    # if the loader doesn't find it
+//
 // Unknown keys and wrong types are errors that name file, line and column.
 //
 // An iWARP device carries its connections over TCP sockets of the operating system; without a name
@@ -149,7 +154,7 @@ struct EnvironmentVariable {
   const char* name;
   /// The option of `verbena run` that sets it, "--mtu".
   const char* option;
-  /// What the value is, for usage lines: "BYTES".
+  /// What the value is, for usage lines: "BYTES". Null: the option has none, and sets "1".
   const char* value_name;
   const char* help;
 };
@@ -188,6 +193,8 @@ inline constexpr const char* fault = "VERBENA_FAULT";
 inline constexpr const char* faults = "VERBENA_FAULTS";
 inline constexpr const char* seed = "VERBENA_SEED";
 inline constexpr const char* log = "VERBENA_LOG";
+inline constexpr const char* real_devices = "VERBENA_REAL_DEVICES";
+inline constexpr const char* real_libibverbs = "VERBENA_REAL_LIBIBVERBS";
 }  // namespace env
 
 /// All of them, in the order in which help lists them.

@@ -14,6 +14,7 @@
 #include "verbs/errors.h"
 #include "verbs/pd.h"
 #include "verbs/reach.h"
+#include "verbs/real_verbs.h"
 
 namespace verbena::verbs {
 
@@ -154,18 +155,27 @@ using namespace verbena;
 using namespace verbena::verbs;
 
 VERBENA_EXPORT ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
+  if (is_real(pd)) {
+    return real_verbs().ibv_create_ah(pd, attr);
+  }
   return create_or_null([&] { return verbs::create_ah(pd, *attr); });
 }
 
 // Returns 0, or -1 and errno.
 VERBENA_EXPORT int ibv_init_ah_from_wc(ibv_context* base, std::uint8_t port, ibv_wc* wc,
                                        ibv_grh* grh, ibv_ah_attr* attr) {
+  if (is_real(base)) {
+    return real_verbs().ibv_init_ah_from_wc(base, port, wc, grh, attr);
+  }
   const Errno error = verbs::init_ah_from_wc(Context::of(base), port, *wc, grh, *attr);
   return error == 0 ? 0 : minus_one(error);
 }
 
 VERBENA_EXPORT ibv_ah* ibv_create_ah_from_wc(ibv_pd* pd, ibv_wc* wc, ibv_grh* grh,
                                              std::uint8_t port) {
+  if (is_real(pd)) {
+    return real_verbs().ibv_create_ah_from_wc(pd, wc, grh, port);
+  }
   return create_or_null([&]() -> Created<ibv_ah> {
     ibv_ah_attr attr{};
     Context& context = ProtectionDomain::of(pd).owner();
@@ -177,6 +187,9 @@ VERBENA_EXPORT ibv_ah* ibv_create_ah_from_wc(ibv_pd* pd, ibv_wc* wc, ibv_grh* gr
 }
 
 VERBENA_EXPORT int ibv_destroy_ah(ibv_ah* base) {
+  if (is_real(base)) {
+    return real_verbs().ibv_destroy_ah(base);
+  }
   auto& ah = AddressHandleObject::of(base);
   if (ah.nic_ah != nullptr && !ah.owner().is_dead()) {
     ah.owner().untrack(ah.owner().ahs, ah);
@@ -187,8 +200,11 @@ VERBENA_EXPORT int ibv_destroy_ah(ibv_ah* base) {
 }
 
 // There is no ARP in a fabric or behind a UDP socket: Ethernet addresses follow from the GIDs.
-VERBENA_EXPORT int ibv_resolve_eth_l2_from_gid(ibv_context*, ibv_ah_attr* attr, std::uint8_t* mac,
-                                               std::uint16_t* vlan) {
+VERBENA_EXPORT int ibv_resolve_eth_l2_from_gid(ibv_context* context, ibv_ah_attr* attr,
+                                               std::uint8_t* mac, std::uint16_t* vlan) {
+  if (is_real(context)) {
+    return real_verbs().ibv_resolve_eth_l2_from_gid(context, attr, mac, vlan);
+  }
   constexpr std::uint16_t no_vlan = 0xFFFF;
   const inet::MacAddress resolved = nic::mac_of(address_vector_from(*attr).dgid);
   std::ranges::copy(resolved.bytes, mac);

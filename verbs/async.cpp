@@ -6,6 +6,7 @@
 #include "verbs/context.h"
 #include "verbs/cq.h"
 #include "verbs/qp.h"
+#include "verbs/real_verbs.h"
 #include "verbs/srq.h"
 
 namespace verbena::verbs {
@@ -67,6 +68,9 @@ std::uint32_t AsyncQueue::forget(const std::uint32_t* delivered) noexcept {
 using namespace verbena::verbs;
 
 VERBENA_EXPORT int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
+  if (is_real(context)) {
+    return real_verbs().ibv_get_async_event(context, event);
+  }
   if (Context::of(context).is_dead()) {
     return minus_one(EIO);  // The descriptor is shared with the parent, whose events these are.
   }
@@ -74,10 +78,24 @@ VERBENA_EXPORT int ibv_get_async_event(ibv_context* context, ibv_async_event* ev
   return error == 0 ? 0 : minus_one(error);
 }
 
+namespace {
+
+/// `base` is what the event is about, an object of ours or of a real device.
+template <class Object, class Base>
+void acknowledge(ibv_async_event* event, Base* base) {
+  if (is_real(base)) {
+    real_verbs().ibv_ack_async_event(event);
+    return;
+  }
+  Object::of(base).acknowledge_async_event();
+}
+
+}  // namespace
+
 VERBENA_EXPORT void ibv_ack_async_event(ibv_async_event* event) {
   switch (event->event_type) {
     case IBV_EVENT_CQ_ERR:
-      CompletionQueue::of(event->element.cq).acknowledge_async_event();
+      acknowledge<CompletionQueue>(event, event->element.cq);
       return;
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
@@ -87,11 +105,16 @@ VERBENA_EXPORT void ibv_ack_async_event(ibv_async_event* event) {
     case IBV_EVENT_PATH_MIG:
     case IBV_EVENT_PATH_MIG_ERR:
     case IBV_EVENT_QP_LAST_WQE_REACHED:
-      QueuePair::of(event->element.qp).acknowledge_async_event();
+      acknowledge<QueuePair>(event, event->element.qp);
       return;
     case IBV_EVENT_SRQ_LIMIT_REACHED:
     case IBV_EVENT_SRQ_ERR:
-      SharedReceiveQueue::of(event->element.srq).acknowledge_async_event();
+      acknowledge<SharedReceiveQueue>(event, event->element.srq);
+      return;
+    case IBV_EVENT_WQ_FATAL:
+      if (is_real(event->element.wq)) {  // Ours have no such queues.
+        real_verbs().ibv_ack_async_event(event);
+      }
       return;
     default:
       return;  // Events of the port and the device have no object that waits.

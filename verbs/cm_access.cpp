@@ -3,6 +3,7 @@
 #include "ports/log.h"
 #include "verbs/context.h"
 #include "verbs/errors.h"
+#include "verbs/real_verbs.h"
 
 using namespace verbena;
 using namespace verbena::verbs;
@@ -24,6 +25,8 @@ bool is_rnic(const Context& context) {
 }
 
 }  // namespace
+
+VERBENA_EXPORT bool verbena_is_ours(const ibv_device* device) { return !is_real(device); }
 
 VERBENA_EXPORT ports::CmDevice* verbena_cm_device(ibv_context* base) {
   return create_or_null([&]() -> Created<ports::CmService> {

@@ -13,3 +13,6 @@
 VERBENA_EXPORT verbena::ports::CmDevice* verbena_cm_device(ibv_context* context);
 /// The same of an iWARP device: its connections.
 VERBENA_EXPORT verbena::ports::IwarpDevice* verbena_iwarp_device(ibv_context* context);
+
+/// Whether a device of ibv_get_device_list() is ours, and not a real one of the host beside ours.
+VERBENA_EXPORT bool verbena_is_ours(const ibv_device* device);

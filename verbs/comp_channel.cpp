@@ -4,6 +4,7 @@
 
 #include "verbs/context.h"
 #include "verbs/cq.h"
+#include "verbs/real_verbs.h"
 
 namespace verbena::verbs {
 
@@ -56,6 +57,9 @@ using namespace verbena;
 using namespace verbena::verbs;
 
 VERBENA_EXPORT ibv_comp_channel* ibv_create_comp_channel(ibv_context* base) {
+  if (is_real(base)) {
+    return real_verbs().ibv_create_comp_channel(base);
+  }
   return create_or_null([&]() -> Created<ibv_comp_channel> {
     if (Context::of(base).is_dead()) {
       return failed(EIO);
@@ -72,6 +76,9 @@ VERBENA_EXPORT ibv_comp_channel* ibv_create_comp_channel(ibv_context* base) {
 }
 
 VERBENA_EXPORT int ibv_destroy_comp_channel(ibv_comp_channel* base) {
+  if (is_real(base)) {
+    return real_verbs().ibv_destroy_comp_channel(base);
+  }
   CompChannel& channel = CompChannel::of(base);
   if (std::atomic_ref(channel.refcnt).load() > 0) {
     return EBUSY;
@@ -81,6 +88,9 @@ VERBENA_EXPORT int ibv_destroy_comp_channel(ibv_comp_channel* base) {
 }
 
 VERBENA_EXPORT int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
+  if (is_real(channel)) {
+    return real_verbs().ibv_get_cq_event(channel, cq, cq_context);
+  }
   if (Context::of(channel->context).is_dead()) {
     return minus_one(EIO);  // The descriptor is shared with the parent, whose events these are.
   }
@@ -94,5 +104,9 @@ VERBENA_EXPORT int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void
 }
 
 VERBENA_EXPORT void ibv_ack_cq_events(ibv_cq* cq, unsigned count) {
+  if (is_real(cq)) {
+    real_verbs().ibv_ack_cq_events(cq, count);
+    return;
+  }
   CompletionQueue::of(cq).acknowledge_events(count);
 }

@@ -18,6 +18,7 @@
 #include "verbs/mw.h"
 #include "verbs/pd.h"
 #include "verbs/qp.h"
+#include "verbs/real_verbs.h"
 #include "verbs/srq.h"
 #include "verbs/xrcd.h"
 
@@ -144,6 +145,9 @@ bool are_same_file(int a, int b) {
 }  // namespace
 
 VERBENA_EXPORT ibv_context* ibv_open_device(ibv_device* base) {
+  if (is_real(base)) {
+    return real_verbs().ibv_open_device(base);
+  }
   return create_or_null([&]() -> Created<ibv_context> {
     const int command_fd = open_command_fd();
     if (command_fd < 0) {
@@ -157,8 +161,8 @@ VERBENA_EXPORT ibv_context* ibv_open_device(ibv_device* base) {
   });
 }
 
-/// The new context owns the descriptor. It must come from a context of this process: a NIC is a
-/// part of its process, and can't be shared with another.
+/// The new context owns the descriptor. One of ours must come from a context of this process: our
+/// NIC is a part of its process, and can't be shared with another.
 VERBENA_EXPORT ibv_context* ibv_import_device(int command_fd) {
   return create_or_null([&]() -> Created<ibv_context> {
     Device* const device = find_device([&](Device& candidate) {
@@ -166,6 +170,10 @@ VERBENA_EXPORT ibv_context* ibv_import_device(int command_fd) {
         return are_same_file(context->context.cmd_fd, command_fd);
       });
     });
+    if (device == nullptr && has_real_verbs()) {
+      ibv_context* const real = real_verbs().ibv_import_device(command_fd);
+      return real == nullptr ? Created<ibv_context>(failed(errno)) : real;
+    }
     if (device == nullptr) {
       return failed(EINVAL);
     }
@@ -174,6 +182,9 @@ VERBENA_EXPORT ibv_context* ibv_import_device(int command_fd) {
 }
 
 VERBENA_EXPORT int ibv_close_device(ibv_context* base) {
+  if (is_real(base)) {
+    return real_verbs().ibv_close_device(base);
+  }
   Context& context = Context::of(base);
   if (context.is_dead()) {
     return 0;  // Its objects still refer to it; it goes with the process.

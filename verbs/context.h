@@ -8,6 +8,7 @@
 #include "ports/engine.h"
 #include "verbs/abi.h"
 #include "verbs/async.h"
+#include "verbs/context_arena.h"
 #include "verbs/device.h"
 #include "verbs/shared_engine.h"
 
@@ -25,6 +26,10 @@ struct Context : verbs_context {
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
+
+  // Where the address tells that it is ours.
+  static void* operator new(std::size_t bytes) { return ContextArena::allocate(bytes); }
+  static void operator delete(void* memory) { ContextArena::free(memory); }
 
   /// The program's ibv_context is the last member of a verbs_context.
   [[nodiscard]] static Context& of(ibv_context* context) {

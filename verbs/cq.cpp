@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "verbs/errors.h"
+#include "verbs/real_verbs.h"
 
 namespace verbena::verbs {
 
@@ -166,6 +167,9 @@ Created<CompletionQueue> create_cq(Context& context, const CqInitAttr& attr) {
   if (context.is_dead()) {
     return failed(EIO);
   }
+  if (attr.channel != nullptr && is_real(attr.channel)) {
+    return failed(EINVAL);  // It couldn't be told of our completions.
+  }
   if (attr.comp_vector >= static_cast<std::uint32_t>(context.context.num_comp_vectors)) {
     return failed(EINVAL);
   }
@@ -215,6 +219,9 @@ using namespace verbena::verbs;
 
 VERBENA_EXPORT ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context,
                                      ibv_comp_channel* channel, int comp_vector) {
+  if (is_real(context)) {
+    return real_verbs().ibv_create_cq(context, cqe, cq_context, channel, comp_vector);
+  }
   return create_or_null([&]() -> Created<ibv_cq> {
     if (cqe < 1 || comp_vector < 0) {
       return failed(EINVAL);
@@ -232,6 +239,9 @@ VERBENA_EXPORT ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_con
 }
 
 VERBENA_EXPORT int ibv_destroy_cq(ibv_cq* base) {
+  if (is_real(base)) {
+    return real_verbs().ibv_destroy_cq(base);
+  }
   auto& cq = CompletionQueue::of(base);
   const bool closed = cq.nic_cq == nullptr;
   const bool dead = !closed && cq.engine.is_dead();
@@ -254,6 +264,9 @@ VERBENA_EXPORT int ibv_destroy_cq(ibv_cq* base) {
 }
 
 VERBENA_EXPORT int ibv_resize_cq(ibv_cq* base, int cqe) {
+  if (is_real(base)) {
+    return real_verbs().ibv_resize_cq(base, cqe);
+  }
   auto& cq = CompletionQueue::of(base);
   if (cq.engine.is_dead()) {
     return EIO;

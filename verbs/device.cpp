@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <new>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -14,8 +15,11 @@
 #include "ports/log.h"
 #include "ports/path_view.h"
 #include "ports/process_hooks.h"
+#include "ports/real_devices.h"
 #include "ports/sysfs_files.h"
 #include "verbs/errors.h"
+#include "verbs/real_library.h"
+#include "verbs/real_verbs.h"
 
 namespace verbena::verbs {
 namespace {
@@ -43,6 +47,11 @@ class Registry {
     return devices_;
   }
 
+  void look_for_real() {
+    const std::lock_guard guard(mutex);
+    load_real();
+  }
+
   std::mutex mutex;
 
  private:
@@ -63,20 +72,35 @@ class Registry {
       }
       return;
     }
+    // Before there is a device of ours to make a context of.
+    load_real();
     for (auto& config : *configs) {
       devices_.push_back(
           std::make_unique<Device>(std::move(config), static_cast<int>(devices_.size())));
     }
   }
 
+  /// Once. What is wrong with the settings is told by load().
+  void load_real() {
+    if (has_looked_for_real_) {
+      return;
+    }
+    if (const auto real = ports::load_real_devices(ports::process_environment())) {
+      has_looked_for_real_ = true;
+      load_real_library(*real);
+    }
+  }
+
   std::vector<std::unique_ptr<Device>> devices_;
   std::string reported_;
+  bool has_looked_for_real_ = false;
 };
 
 }  // namespace
 
 Device::Device(ports::DeviceConfig device_config, int device_index)
     : VerbsDevice{}, config(std::move(device_config)), index(device_index) {
+  ops = &our_device_mark;
   const std::string uverbs = ports::uverbs_name(index);
   const bool is_rnic = config.technology == nic::Technology::iwarp;
   device.node_type = is_rnic ? IBV_NODE_RNIC : IBV_NODE_CA;
@@ -106,6 +130,8 @@ std::vector<Context*> Device::open_contexts() {
   return engine ? engine->contexts() : std::vector<Context*>{};
 }
 
+void load_real_devices() { Registry::get().look_for_real(); }
+
 Device* find_device(const std::function<bool(Device&)>& matches) {
   for (const auto& device : Registry::get().devices()) {
     if (matches(*device)) {
@@ -120,27 +146,61 @@ Device* find_device(const std::function<bool(Device&)>& matches) {
 using namespace verbena;
 using namespace verbena::verbs;
 
+/// A list as programs get it: ours come first, so that what takes the first device, or one of two
+/// with the same name, takes ours. In front of it, out of sight, is the real library's list, which
+/// holds its devices.
 VERBENA_EXPORT ibv_device** ibv_get_device_list(int* num_devices) {
   if (num_devices != nullptr) {
     *num_devices = 0;
   }
   return create_or_null([&]() -> Created<ibv_device*> {
     const auto devices = Registry::get().devices();
-    auto list = std::make_unique<ibv_device*[]>(devices.size() + 1);
-    std::ranges::transform(devices, list.get(), [](const auto& device) { return &device->device; });
-    if (num_devices != nullptr) {
-      *num_devices = static_cast<int>(devices.size());
+    int real_count = 0;
+    // Null if the kernel knows of no RDMA.
+    ibv_device** const real =
+        has_real_verbs() ? real_verbs().ibv_get_device_list(&real_count) : nullptr;
+    const std::size_t count =
+        devices.size() + static_cast<std::size_t>(real == nullptr ? 0 : real_count);
+    auto* const room = new (std::nothrow) ibv_device*[1 + count + 1]{};
+    if (room == nullptr) {
+      if (real != nullptr) {
+        real_verbs().ibv_free_device_list(real);
+      }
+      return failed(ENOMEM);
     }
-    return list.release();
+    room[0] = reinterpret_cast<ibv_device*>(real);
+    ibv_device** const list = room + 1;
+    std::ranges::transform(devices, list, [](const auto& device) { return &device->device; });
+    std::copy_n(real, count - devices.size(), list + devices.size());
+    if (num_devices != nullptr) {
+      *num_devices = static_cast<int>(count);
+    }
+    return list;
   });
 }
 
-VERBENA_EXPORT void ibv_free_device_list(ibv_device** list) { delete[] list; }
+VERBENA_EXPORT void ibv_free_device_list(ibv_device** list) {
+  if (list == nullptr) {
+    return;
+  }
+  if (auto* const real = reinterpret_cast<ibv_device**>(list[-1])) {
+    real_verbs().ibv_free_device_list(real);
+  }
+  delete[] (list - 1);
+}
 
 VERBENA_EXPORT const char* ibv_get_device_name(ibv_device* device) { return device->name; }
 
-VERBENA_EXPORT int ibv_get_device_index(ibv_device* device) { return Device::of(device).index; }
+VERBENA_EXPORT int ibv_get_device_index(ibv_device* device) {
+  if (is_real(device)) {
+    return real_verbs().ibv_get_device_index(device);
+  }
+  return Device::of(device).index;
+}
 
 VERBENA_EXPORT __be64 ibv_get_device_guid(ibv_device* device) {
+  if (is_real(device)) {
+    return real_verbs().ibv_get_device_guid(device);
+  }
   return htobe64(Device::of(device).config.guid);
 }

@@ -37,7 +37,11 @@ struct Device : VerbsDevice {
   std::weak_ptr<SharedEngine> engine_;
 };
 
-/// The first device that `matches`; nullptr if none does.
+/// Loads the host's real devices if they are wanted and haven't been looked for. The list of
+/// devices does it, too.
+void load_real_devices();
+
+/// The first device of ours that `matches`; nullptr if none does.
 [[nodiscard]] Device* find_device(const std::function<bool(Device&)>& matches);
 
 }  // namespace verbena::verbs

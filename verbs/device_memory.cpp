@@ -9,6 +9,7 @@
 
 #include "verbs/errors.h"
 #include "verbs/import.h"
+#include "verbs/real_verbs.h"
 
 namespace verbena::verbs {
 
@@ -132,6 +133,9 @@ using namespace verbena;
 using namespace verbena::verbs;
 
 VERBENA_EXPORT ibv_dm* ibv_import_dm(ibv_context* base, std::uint32_t handle) {
+  if (is_real(base)) {
+    return real_verbs().ibv_import_dm(base, handle);
+  }
   return create_or_null([&]() -> Created<ibv_dm> {
     Context& context = Context::of(base);
     if (context.is_dead()) {
@@ -146,4 +150,10 @@ VERBENA_EXPORT ibv_dm* ibv_import_dm(ibv_context* base, std::uint32_t handle) {
   });
 }
 
-VERBENA_EXPORT void ibv_unimport_dm(ibv_dm* dm) { static_cast<void>(free_dm(dm)); }
+VERBENA_EXPORT void ibv_unimport_dm(ibv_dm* dm) {
+  if (is_real(dm)) {
+    real_verbs().ibv_unimport_dm(dm);
+    return;
+  }
+  static_cast<void>(free_dm(dm));
+}

@@ -4,6 +4,7 @@
 
 #include "verbs/errors.h"
 #include "verbs/qp.h"
+#include "verbs/real_verbs.h"
 
 namespace verbena::verbs {
 namespace {
@@ -34,13 +35,19 @@ Errno change(ibv_qp* base, Command&& command) noexcept {
 using namespace verbena;
 using namespace verbena::verbs;
 
-VERBENA_EXPORT int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* group, std::uint16_t /*lid*/) {
+VERBENA_EXPORT int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* group, std::uint16_t lid) {
+  if (is_real(qp)) {
+    return real_verbs().ibv_attach_mcast(qp, group, lid);
+  }
   return change(qp, [&](nic::Nic& nic, QueuePair& attached) {
     return nic.attach_multicast(*attached.nic_qp, gid_from(*group));
   });
 }
 
-VERBENA_EXPORT int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* group, std::uint16_t /*lid*/) {
+VERBENA_EXPORT int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* group, std::uint16_t lid) {
+  if (is_real(qp)) {
+    return real_verbs().ibv_detach_mcast(qp, group, lid);
+  }
   return change(qp, [&](nic::Nic& nic, QueuePair& attached) {
     return nic.detach_multicast(*attached.nic_qp, gid_from(*group));
   });

@@ -9,6 +9,7 @@
 #include "verbs/errors.h"
 #include "verbs/import.h"
 #include "verbs/pd.h"
+#include "verbs/real_verbs.h"
 
 namespace verbena::verbs {
 
@@ -239,6 +240,9 @@ using namespace verbena::verbs;
 
 // Programs get here when their access flags are a constant without optional rights ...
 VERBENA_EXPORT ibv_mr* ibv_reg_mr(ibv_pd* pd, void* address, std::size_t length, int access) {
+  if (is_real(pd)) {
+    return real_verbs().ibv_reg_mr(pd, address, length, access);
+  }
   return create_or_null([&] {
     return reg_mr(pd, address, length, reinterpret_cast<std::uintptr_t>(address),
                   static_cast<unsigned>(access));
@@ -247,6 +251,9 @@ VERBENA_EXPORT ibv_mr* ibv_reg_mr(ibv_pd* pd, void* address, std::size_t length,
 
 VERBENA_EXPORT ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* address, std::size_t length,
                                        std::uint64_t iova, int access) {
+  if (is_real(pd)) {
+    return real_verbs().ibv_reg_mr_iova(pd, address, length, iova, access);
+  }
   return create_or_null(
       [&] { return reg_mr(pd, address, length, iova, static_cast<unsigned>(access)); });
 }
@@ -254,10 +261,16 @@ VERBENA_EXPORT ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* address, std::size_t le
 // ... and here otherwise.
 VERBENA_EXPORT ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, std::size_t length,
                                         std::uint64_t iova, unsigned access) {
+  if (is_real(pd)) {
+    return real_verbs().ibv_reg_mr_iova2(pd, address, length, iova, access);
+  }
   return create_or_null([&] { return reg_mr(pd, address, length, iova, access); });
 }
 
 VERBENA_EXPORT int ibv_dereg_mr(ibv_mr* base) {
+  if (is_real(base)) {
+    return real_verbs().ibv_dereg_mr(base);
+  }
   auto& mr = MemoryRegion::of(base);
   if (mr.nic_mr != nullptr && !mr.owner().is_dead()) {
     if (const auto released = mr.release(); !released) {
@@ -271,6 +284,9 @@ VERBENA_EXPORT int ibv_dereg_mr(ibv_mr* base) {
 
 VERBENA_EXPORT int ibv_rereg_mr(ibv_mr* base, int flags, ibv_pd* pd, void* address,
                                 std::size_t length, int access) {
+  if (is_real(base)) {
+    return real_verbs().ibv_rereg_mr(base, flags, pd, address, length, access);
+  }
   auto& mr = MemoryRegion::of(base);
   if (mr.owner().is_dead()) {
     errno = EIO;
@@ -280,13 +296,19 @@ VERBENA_EXPORT int ibv_rereg_mr(ibv_mr* base, int flags, ibv_pd* pd, void* addre
                   static_cast<unsigned>(access));
 }
 
-VERBENA_EXPORT ibv_mr* ibv_reg_dmabuf_mr(ibv_pd*, std::uint64_t, std::size_t, std::uint64_t, int,
-                                         int) {
+VERBENA_EXPORT ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length,
+                                         std::uint64_t iova, int fd, int access) {
+  if (is_real(pd)) {
+    return real_verbs().ibv_reg_dmabuf_mr(pd, offset, length, iova, fd, access);
+  }
   return unsupported_object();
 }
 
 /// What comes back has the keys and no address: they are good as long as the original lives.
 VERBENA_EXPORT ibv_mr* ibv_import_mr(ibv_pd* pd, std::uint32_t handle) {
+  if (is_real(pd)) {
+    return real_verbs().ibv_import_mr(pd, handle);
+  }
   return create_or_null([&]() -> Created<ibv_mr> {
     Context& context = ProtectionDomain::of(pd).owner();
     if (context.is_dead()) {
@@ -310,4 +332,10 @@ VERBENA_EXPORT ibv_mr* ibv_import_mr(ibv_pd* pd, std::uint32_t handle) {
   });
 }
 
-VERBENA_EXPORT void ibv_unimport_mr(ibv_mr* mr) { delete &MemoryRegion::of(mr); }
+VERBENA_EXPORT void ibv_unimport_mr(ibv_mr* mr) {
+  if (is_real(mr)) {
+    real_verbs().ibv_unimport_mr(mr);
+    return;
+  }
+  delete &MemoryRegion::of(mr);
+}

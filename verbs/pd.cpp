@@ -2,6 +2,7 @@
 
 #include "verbs/errors.h"
 #include "verbs/import.h"
+#include "verbs/real_verbs.h"
 
 namespace verbena::verbs {
 
@@ -113,6 +114,9 @@ using namespace verbena;
 using namespace verbena::verbs;
 
 VERBENA_EXPORT ibv_pd* ibv_alloc_pd(ibv_context* base) {
+  if (is_real(base)) {
+    return real_verbs().ibv_alloc_pd(base);
+  }
   return create_or_null([&]() -> Created<ibv_pd> {
     Context& context = Context::of(base);
     if (context.is_dead()) {
@@ -133,6 +137,9 @@ VERBENA_EXPORT ibv_pd* ibv_alloc_pd(ibv_context* base) {
 }
 
 VERBENA_EXPORT int ibv_dealloc_pd(ibv_pd* base) {
+  if (is_real(base)) {
+    return real_verbs().ibv_dealloc_pd(base);
+  }
   auto& pd = ProtectionDomain::of(base);
   if (pd.nic_pd != nullptr && !pd.owner().is_dead()) {
     if (pd.allocations > 0) {
@@ -151,6 +158,9 @@ VERBENA_EXPORT int ibv_dealloc_pd(ibv_pd* base) {
 }
 
 VERBENA_EXPORT ibv_pd* ibv_import_pd(ibv_context* base, std::uint32_t handle) {
+  if (is_real(base)) {
+    return real_verbs().ibv_import_pd(base, handle);
+  }
   return create_or_null([&]() -> Created<ibv_pd> {
     Context& context = Context::of(base);
     if (context.is_dead()) {
@@ -172,4 +182,10 @@ VERBENA_EXPORT ibv_pd* ibv_import_pd(ibv_context* base, std::uint32_t handle) {
   });
 }
 
-VERBENA_EXPORT void ibv_unimport_pd(ibv_pd* pd) { static_cast<void>(ibv_dealloc_pd(pd)); }
+VERBENA_EXPORT void ibv_unimport_pd(ibv_pd* pd) {
+  if (is_real(pd)) {
+    real_verbs().ibv_unimport_pd(pd);
+    return;
+  }
+  static_cast<void>(ibv_dealloc_pd(pd));
+}

@@ -12,6 +12,7 @@
 #include "verbs/errors.h"
 #include "verbs/pd.h"
 #include "verbs/reach.h"
+#include "verbs/real_verbs.h"
 #include "verbs/srq.h"
 #include "verbs/xrcd.h"
 
@@ -439,15 +440,24 @@ using namespace verbena;
 using namespace verbena::verbs;
 
 VERBENA_EXPORT ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
+  if (is_real(pd)) {
+    return real_verbs().ibv_create_qp(pd, attr);
+  }
   return create_or_null([&] { return verbs::create_qp(pd, *attr, std::nullopt); });
 }
 
 VERBENA_EXPORT int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
+  if (is_real(qp)) {
+    return real_verbs().ibv_modify_qp(qp, attr, mask);
+  }
   return verbs::modify_qp(QueuePair::of(qp), *attr,
                           mask_for(qp->qp_type, static_cast<unsigned>(mask)));
 }
 
-VERBENA_EXPORT int ibv_query_qp(ibv_qp* base, ibv_qp_attr* attr, int, ibv_qp_init_attr* init) {
+VERBENA_EXPORT int ibv_query_qp(ibv_qp* base, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init) {
+  if (is_real(base)) {
+    return real_verbs().ibv_query_qp(base, attr, mask, init);
+  }
   auto& qp = QueuePair::of(base);
   if (qp.engine.is_dead()) {
     return EIO;
@@ -457,6 +467,9 @@ VERBENA_EXPORT int ibv_query_qp(ibv_qp* base, ibv_qp_attr* attr, int, ibv_qp_ini
 }
 
 VERBENA_EXPORT int ibv_destroy_qp(ibv_qp* base) {
+  if (is_real(base)) {
+    return real_verbs().ibv_destroy_qp(base);
+  }
   auto& qp = QueuePair::of(base);
   if (qp.nic_qp != nullptr && !qp.engine.is_dead()) {
     if (const auto released = qp.release(); !released) {
@@ -470,13 +483,32 @@ VERBENA_EXPORT int ibv_destroy_qp(ibv_qp* base) {
 }
 
 VERBENA_EXPORT ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* base) {
+  if (is_real(base)) {
+    return real_verbs().ibv_qp_to_qp_ex(base);
+  }
   auto& qp = QueuePair::of(base);
   return qp.builder == nullptr ? nullptr : &qp;
 }
 
 // No promise about the order of bytes within a message.
-VERBENA_EXPORT int ibv_query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, std::uint32_t) { return 0; }
+VERBENA_EXPORT int ibv_query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode opcode,
+                                              std::uint32_t flags) {
+  if (is_real(qp)) {
+    return real_verbs().ibv_query_qp_data_in_order(qp, opcode, flags);
+  }
+  return 0;
+}
 
-VERBENA_EXPORT int ibv_query_ece(ibv_qp*, ibv_ece*) { return EOPNOTSUPP; }
+VERBENA_EXPORT int ibv_query_ece(ibv_qp* qp, ibv_ece* ece) {
+  if (is_real(qp)) {
+    return real_verbs().ibv_query_ece(qp, ece);
+  }
+  return EOPNOTSUPP;
+}
 
-VERBENA_EXPORT int ibv_set_ece(ibv_qp*, ibv_ece*) { return EOPNOTSUPP; }
+VERBENA_EXPORT int ibv_set_ece(ibv_qp* qp, ibv_ece* ece) {
+  if (is_real(qp)) {
+    return real_verbs().ibv_set_ece(qp, ece);
+  }
+  return EOPNOTSUPP;
+}

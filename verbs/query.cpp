@@ -11,6 +11,7 @@
 #include "proto/work.h"
 #include "verbs/context.h"
 #include "verbs/errors.h"
+#include "verbs/real_verbs.h"
 
 namespace verbena::verbs {
 namespace {
@@ -222,6 +223,9 @@ using namespace verbena;
 using namespace verbena::verbs;
 
 VERBENA_EXPORT int ibv_query_device(ibv_context* base, ibv_device_attr* attr) {
+  if (is_real(base)) {
+    return real_verbs().ibv_query_device(base, attr);
+  }
   fill_device_attr(Context::of(base), *attr);
   return 0;
 }
@@ -229,11 +233,17 @@ VERBENA_EXPORT int ibv_query_device(ibv_context* base, ibv_device_attr* attr) {
 // Programs compiled before 2020 come in here, with a struct that ends before port_cap_flags2.
 VERBENA_EXPORT int ibv_query_port(ibv_context* base, std::uint8_t port,
                                   _compat_ibv_port_attr* attr) {
+  if (is_real(base)) {
+    return real_verbs().ibv_query_port(base, port, attr);
+  }
   return query_port(base, port, reinterpret_cast<ibv_port_attr*>(attr),
                     offsetof(ibv_port_attr, port_cap_flags2));
 }
 
 VERBENA_EXPORT int ibv_query_gid(ibv_context* base, std::uint8_t port, int index, ibv_gid* gid) {
+  if (is_real(base)) {
+    return real_verbs().ibv_query_gid(base, port, index, gid);
+  }
   Context& context = Context::of(base);
   if (!is_port(port) || index < 0 || static_cast<std::size_t>(index) >= gid_table_rows(context)) {
     return minus_one(EINVAL);
@@ -248,6 +258,9 @@ VERBENA_EXPORT int ibv_query_gid(ibv_context* base, std::uint8_t port, int index
 VERBENA_EXPORT int _ibv_query_gid_ex(ibv_context* base, std::uint32_t port, std::uint32_t index,
                                      ibv_gid_entry* entry, std::uint32_t flags,
                                      std::size_t entry_bytes) {
+  if (is_real(base)) {
+    return real_verbs()._ibv_query_gid_ex(base, port, index, entry, flags, entry_bytes);
+  }
   Context& context = Context::of(base);
   if (flags != 0) {
     return EOPNOTSUPP;
@@ -267,6 +280,9 @@ VERBENA_EXPORT int _ibv_query_gid_ex(ibv_context* base, std::uint32_t port, std:
 VERBENA_EXPORT ssize_t _ibv_query_gid_table(ibv_context* base, ibv_gid_entry* entries,
                                             std::size_t entries_max, std::uint32_t flags,
                                             std::size_t entry_bytes) {
+  if (is_real(base)) {
+    return real_verbs()._ibv_query_gid_table(base, entries, entries_max, flags, entry_bytes);
+  }
   Context& context = Context::of(base);
   const auto count = static_cast<std::uint32_t>(gid_table(context).size());
   if (flags != 0) {
@@ -285,6 +301,9 @@ VERBENA_EXPORT ssize_t _ibv_query_gid_table(ibv_context* base, ibv_gid_entry* en
 }
 
 VERBENA_EXPORT int ibv_query_pkey(ibv_context* base, std::uint8_t port, int index, __be16* pkey) {
+  if (is_real(base)) {
+    return real_verbs().ibv_query_pkey(base, port, index, pkey);
+  }
   if (!is_port(port) || index < 0 || index >= pkey_count(Context::of(base))) {
     return minus_one(EINVAL);
   }
@@ -293,6 +312,9 @@ VERBENA_EXPORT int ibv_query_pkey(ibv_context* base, std::uint8_t port, int inde
 }
 
 VERBENA_EXPORT int ibv_get_pkey_index(ibv_context* base, std::uint8_t port, __be16 pkey) {
+  if (is_real(base)) {
+    return real_verbs().ibv_get_pkey_index(base, port, pkey);
+  }
   if (!is_port(port) || pkey_count(Context::of(base)) == 0 ||
       pkey != htons(to_value(pkey_default))) {
     return minus_one(EINVAL);
@@ -305,6 +327,9 @@ VERBENA_EXPORT int ibv_get_pkey_index(ibv_context* base, std::uint8_t port, __be
 // is "RoCE v2".
 VERBENA_EXPORT int ibv_query_gid_type(ibv_context* base, std::uint8_t port, unsigned index,
                                       unsigned* type) {
+  if (is_real(base)) {
+    return real_verbs().ibv_query_gid_type(base, port, index, type);
+  }
   Context& context = Context::of(base);
   if (!is_port(port) || index >= gid_table_rows(context)) {
     return minus_one(EINVAL);

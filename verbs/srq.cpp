@@ -6,6 +6,7 @@
 
 #include "verbs/cq.h"
 #include "verbs/errors.h"
+#include "verbs/real_verbs.h"
 #include "verbs/xrcd.h"
 
 namespace verbena::verbs {
@@ -121,10 +122,16 @@ using namespace verbena;
 using namespace verbena::verbs;
 
 VERBENA_EXPORT ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
+  if (is_real(pd)) {
+    return real_verbs().ibv_create_srq(pd, attr);
+  }
   return create_or_null([&] { return verbs::create_srq(pd, attr->srq_context, attr->attr); });
 }
 
 VERBENA_EXPORT int ibv_modify_srq(ibv_srq* base, ibv_srq_attr* attr, int mask) {
+  if (is_real(base)) {
+    return real_verbs().ibv_modify_srq(base, attr, mask);
+  }
   auto& srq = SharedReceiveQueue::of(base);
   if (srq.engine.is_dead()) {
     return EIO;
@@ -142,6 +149,9 @@ VERBENA_EXPORT int ibv_modify_srq(ibv_srq* base, ibv_srq_attr* attr, int mask) {
 }
 
 VERBENA_EXPORT int ibv_query_srq(ibv_srq* base, ibv_srq_attr* attr) {
+  if (is_real(base)) {
+    return real_verbs().ibv_query_srq(base, attr);
+  }
   auto& srq = SharedReceiveQueue::of(base);
   if (srq.engine.is_dead()) {
     return EIO;
@@ -153,6 +163,9 @@ VERBENA_EXPORT int ibv_query_srq(ibv_srq* base, ibv_srq_attr* attr) {
 }
 
 VERBENA_EXPORT int ibv_destroy_srq(ibv_srq* base) {
+  if (is_real(base)) {
+    return real_verbs().ibv_destroy_srq(base);
+  }
   auto& srq = SharedReceiveQueue::of(base);
   if (srq.nic_srq != nullptr && !srq.engine.is_dead()) {
     if (const auto released = srq.release(); !released) {

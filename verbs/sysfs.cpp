@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,22 +27,19 @@ std::optional<std::string> device_file(const ports::DeviceConfig& config, std::s
 /// The text of `path` if it is below the directory of one of our devices; nullopt if there is no
 /// such file. `ours` tells whether the path is ours to answer.
 std::optional<std::string> our_file(std::string_view path, bool& ours) {
-  int count = 0;
-  ibv_device** list = ibv_get_device_list(&count);
-  std::optional<std::string> text;
-  ours = false;
-  for (int i = 0; i < count && !ours; ++i) {
-    const std::string device_directory = list[i]->ibdev_path + std::string("/");
-    if (path.starts_with(device_directory)) {
-      ours = true;
-      text = device_file(Device::of(list[i]).config, path.substr(device_directory.size()));
-    } else if (path == list[i]->dev_path + std::string("/ibdev")) {
-      ours = true;
-      text = list[i]->name;
-    }
+  const Device* const device = find_device([&](const Device& candidate) {
+    return path.starts_with(candidate.device.ibdev_path + std::string("/"));
+  });
+  ours = device != nullptr;
+  if (ours) {
+    const std::size_t directory_length = std::strlen(device->device.ibdev_path) + 1;
+    return device_file(device->config, path.substr(directory_length));
   }
-  ibv_free_device_list(list);
-  return text;
+  const Device* const linked = find_device([&](const Device& candidate) {
+    return path == candidate.device.dev_path + std::string("/ibdev");
+  });
+  ours = linked != nullptr;
+  return ours ? std::optional<std::string>(linked->device.name) : std::nullopt;
 }
 
 int read_file(const std::string& path, char* buffer, std::size_t size) {

@@ -31,3 +31,18 @@ def compiled(name: str) -> str:
         assert done.returncode == 0, done.stderr
         fresh.replace(binary)
     return str(binary)
+
+
+def shared_library(name: str, soname: str, *more: str) -> str:
+    """The path of a library, under the name that programs load it by, in a folder of its own.
+    `more` is for the compiler: what it needs."""
+    folder = BINARIES / name
+    folder.mkdir(parents=True, exist_ok=True)
+    fresh, library = folder / f"{soname}.{os.getpid()}", folder / soname
+    done = subprocess.run(
+        ["gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared",
+         str(SOURCES / f"{name}.c"), "-o", str(fresh), f"-Wl,-soname,{soname}", *more],
+        capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    fresh.replace(library)
+    return str(library)

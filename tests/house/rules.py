@@ -232,7 +232,8 @@ def sources_listed(tree: Tree) -> Iterator[Finding]:
         if not path.endswith(SOURCES):
             continue
         program = re.fullmatch(r"tests/blackbox/programs/(\w+)\.c", path)
-        if program and re.search(rf"\bcompiled\([\"']{program[1]}[\"']\)", black_box):
+        if program and re.search(rf"\b(?:compiled|shared_library)\([\"']{program[1]}[\"'][,)]",
+                                black_box):
             continue
         folder, listed = posixpath.dirname(path), False
         while folder and not listed:

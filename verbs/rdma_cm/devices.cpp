@@ -60,13 +60,42 @@ std::unique_ptr<Manager> make_manager(Device& device) {
   return std::make_unique<IwManager>(device, *iwarp);
 }
 
-/// The elements stay where they are: managers refer to them.
-std::vector<Device> open_devices() {
+struct RealAddress {
+  Gid gid;
+  std::string device;
+};
+
+/// The addresses of a real RoCE device, as they are now.
+void read_real_addresses(ibv_device* real, std::vector<RealAddress>& addresses) {
+  Device device;
+  device.context = ibv_open_device(real);
+  if (device.context == nullptr) {
+    return;
+  }
+  read_gids(device);
+  for (const Device::Row& row : device.gids) {
+    addresses.push_back({row.gid, real->name});
+  }
+  ibv_close_device(device.context);
+}
+
+struct Opened {
+  /// The elements stay where they are: managers refer to them.
+  std::vector<Device> devices;
+  std::vector<RealAddress> real;
+};
+
+Opened open_devices() {
   std::vector<Device> opened;
+  std::vector<RealAddress> real;
   int count = 0;
   ibv_device** list = ibv_get_device_list(&count);
   opened.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) {
+    if (!verbena_is_ours(list[i])) {
+      read_real_addresses(list[i], real);
+      continue;
+    }
     Device& device = opened.emplace_back();
     device.context = ibv_open_device(list[i]);
     device.manager = device.context != nullptr ? make_manager(device) : nullptr;
@@ -80,25 +109,25 @@ std::vector<Device> open_devices() {
   if (list != nullptr) {
     ibv_free_device_list(list);
   }
-  return opened;
+  return {std::move(opened), std::move(real)};
 }
 
 class Registry {
  public:
   /// Devices are opened anew when the process is a child of the one that opened them.
-  std::span<Device> devices() {
+  Opened& get() {
     const std::lock_guard guard(mutex_);
-    const bool dead = !devices_->empty() && devices_->front().manager->is_dead();
-    if (devices_->empty() || dead) {
+    std::vector<Device>& devices = opened_->devices;
+    if (devices.empty() || devices.front().manager->is_dead()) {
       // The old ones are leaked: identifiers of before the fork refer to them.
-      devices_ = new std::vector<Device>(open_devices());
+      opened_ = new Opened(open_devices());
     }
-    return *devices_;
+    return *opened_;
   }
 
  private:
   std::mutex mutex_;
-  std::vector<Device>* devices_ = new std::vector<Device>;
+  Opened* opened_ = new Opened;
 };
 
 /// Never destroyed, as devices are never closed.
@@ -114,7 +143,13 @@ std::optional<std::uint8_t> Device::index_of(const Gid& gid) const {
   return found == gids.end() ? std::nullopt : std::optional(found->index);
 }
 
-std::span<Device> devices() { return registry().devices(); }
+std::span<Device> devices() { return registry().get().devices; }
+
+std::string real_device_with(const Gid& gid) {
+  const auto& real = registry().get().real;
+  const auto found = std::ranges::find(real, gid, &RealAddress::gid);
+  return found == real.end() ? "" : found->device;
+}
 
 std::vector<Device*> devices_by_preference() {
   std::vector<Device*> all;

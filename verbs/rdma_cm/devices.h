@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "proto/gid.h"
@@ -43,5 +44,10 @@ struct Device {
 /// nullptr if no device has that address.
 [[nodiscard]] Device* device_with(const Gid& gid);
 [[nodiscard]] Device* device_of(const ibv_context* context);
+
+/// The name of the host's real device with that address, in a process that has such devices beside
+/// ours (docs/real-devices.md); empty if there is none. We don't serve it: its connection manager
+/// is the kernel's.
+[[nodiscard]] std::string real_device_with(const Gid& gid);
 
 }  // namespace verbena::rdma_cm

@@ -70,7 +70,7 @@ std::optional<Local> local_for(const CmId& id, const sockaddr& source, const soc
     }
   }
   if (is_of_this_host(to)) {
-    return loopback_local(to);
+    return real_device_with(remote).empty() ? loopback_local(to) : std::nullopt;
   }
   if (const auto from = source_for(to)) {
     if (Device* device = device_with(*from)) {
@@ -132,7 +132,23 @@ Errno bind_port(CmId& id) {
   return error;
 }
 
+/// True if the address is a real device's, of which the user is told then.
+bool is_real_devices(const Gid& gid) {
+  const std::string name = real_device_with(gid);
+  if (!name.empty()) {
+    ports::report(fmt::format(
+        "{} is an address of {}, a real device; librdmacm serves ours only. A program that needs "
+        "rdma_cm on {} has to run without Verbena",
+        roce::to_address_text(gid), name, name));
+  }
+  return !name.empty();
+}
+
 void say_unreachable(const sockaddr& destination) {
+  const auto from = source_for(destination);
+  if (is_real_devices(gid_of(destination)) || (from && is_real_devices(*from))) {
+    return;
+  }
   std::string addresses;
   for (const Device& device : devices()) {
     for (const Device::Row& row : device.gids) {
@@ -165,6 +181,10 @@ Errno bind_addr(CmId& id, const sockaddr& address) {
   copy_address(id.route.addr.src_storage, address);
   if (!is_any(address)) {
     Device* device = device_with(gid_of(address));
+    if (device == nullptr && is_real_devices(gid_of(address))) {
+      id.route.addr.src_storage = old_source;
+      return ENODEV;
+    }
     const auto loopback =
         device == nullptr && is_of_this_host(address) ? loopback_local(address) : std::nullopt;
     if (device == nullptr && !loopback) {

@@ -7,6 +7,7 @@
 #include "ports/device_config.h"
 #include "ports/device_draft.h"
 #include "ports/interfaces.h"
+#include "ports/real_devices.h"
 #include "proto/roce/gid.h"
 #include "tests/unit/ports/support.h"
 
@@ -194,6 +195,37 @@ TEST_CASE("a file describes several devices") {
   CHECK(first.profile.cq_max == nic::default_profile().cq_max);
   CHECK(devices->back().name == "verbena1");
   CHECK(devices->back().mtu == nic::Mtu::mtu_4096);
+}
+
+TEST_CASE("real devices are wanted by a variable or by the file, and the variable prevails") {
+  const auto real_of = [](const Variables& variables) {
+    const auto real = load_real_devices(environment_of(variables));
+    REQUIRE(real);
+    return *real;
+  };
+  CHECK_FALSE(real_of({}).wanted);
+  CHECK(real_of({{"VERBENA_REAL_DEVICES", "1"}}).wanted);
+  CHECK_FALSE(real_of({{"VERBENA_REAL_DEVICES", "0"}}).wanted);
+
+  const test::TemporaryDirectory directory;
+  const std::string file = directory / "verbena.toml";
+  std::ofstream(file) << "real_devices = true\nreal_libibverbs = \"/opt/libibverbs.so.1\"\n"
+                         "[[device]]\n";
+  CHECK(real_of({{"VERBENA_CONFIG", file}}).wanted);
+  CHECK(real_library_candidates(real_of({{"VERBENA_CONFIG", file}})) ==
+        std::vector<std::string>{"/opt/libibverbs.so.1"});
+  const RealDevices overridden = real_of({{"VERBENA_CONFIG", file},
+                                          {"VERBENA_REAL_DEVICES", "0"},
+                                          {"VERBENA_REAL_LIBIBVERBS", "/usr/libibverbs.so.1"}});
+  CHECK_FALSE(overridden.wanted);
+  CHECK(overridden.library == "/usr/libibverbs.so.1");
+  CHECK(only_device({{"VERBENA_CONFIG", file}}).name == "verbena0");
+
+  CHECK(error_of({{"VERBENA_REAL_DEVICES", "yes"}}).find("1 or 0") != std::string::npos);
+  CHECK(error_of({{"VERBENA_REAL_LIBIBVERBS", "lib.so"}}).find("whole path") != std::string::npos);
+  std::ofstream(file) << "real_devices = 1\n[[device]]\n";
+  CHECK(error_of({{"VERBENA_CONFIG", file}}).find("real_devices: this must be true or false") !=
+        std::string::npos);
 }
 
 TEST_CASE("variables override the file, and one chooses a device of it") {
