@@ -12,6 +12,7 @@ from tools.tshark_clean import fields_of
 
 TARGET = str(hosts.BUILD / "examples" / "nvmf_target")
 INITIATOR = str(hosts.BUILD / "examples" / "nvmf_initiator")
+PORT = 4420
 NQN = "nqn.2026-11.example.verbena:memory"
 
 
@@ -45,3 +46,8 @@ class Seen:
     def count(self, command: str) -> int:
         """Frames in which this command ends: capsules, named for what is in them."""
         return sum(1 for line in self.lines if re.search(rf"\| {command}\b", line))
+
+    def unnamed(self) -> list[str]:
+        """Messages of queue pairs that tshark has no name for."""
+        return [line for line in self.lines
+                if re.match(r"RC (Send|RDMA Write|RDMA Read Request)", line) and "|" not in line]
