@@ -28,7 +28,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDERS = ("base", "proto", "nic_model", "pcap", "faults", "ports", "sim", "verbs", "cli", "lab",
-           "bench", "fuzz", "tests")
+           "examples", "bench", "fuzz", "tests")
 CLANG = "clang++-19"
 TIDY = "clang-tidy-19"
 BATCH_MAX = 24

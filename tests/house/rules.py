@@ -45,9 +45,11 @@ MAY_INCLUDE = {
     "cli": WORLD | {"ports", "sim"},
     # It runs where nothing of ours is.
     "lab": set(),
+    # Programs of users: they know verbs, and nothing of ours.
+    "examples": set(),
     "bench": WORLD | {"ports", "sim", "tests"},
     "fuzz": WORLD | {"ports", "sim", "cli"},
-    "tests": WORLD | {"ports", "sim", "verbs", "cli"},
+    "tests": WORLD | {"ports", "sim", "verbs", "cli", "examples"},
 }
 
 # --- Words that have no place in some folders. The pattern is searched in code without comments
