@@ -148,6 +148,9 @@ void add_devices(CLI::App& app, int& status) {
       "devices", "List the devices that programs see, and the processes that use them");
   command->add_flag("--json", *is_json, "As a JSON array");
   options->add_to(*command, ports::env::capture);
+  command->footer(
+      "These are ours. Real devices of the host, which programs see behind ours with "
+      "--real-devices,\nare named by `verbena doctor --real-devices`.");
   command->callback([=, &status] { status = list_devices(*options, *is_json); });
 }
 

@@ -20,8 +20,8 @@ std::array<std::atomic<bool>, arena_contexts_max> occupied;
 
 }  // namespace
 
-std::uintptr_t ContextArena::first_ = 0;
-std::size_t ContextArena::bytes_ = 0;
+std::uintptr_t ContextArena::first = 0;
+std::size_t ContextArena::size = 0;
 
 bool ContextArena::open() {
   constexpr std::size_t bytes = arena_contexts_max * slot_bytes;
@@ -30,18 +30,18 @@ bool ContextArena::open() {
   if (memory == MAP_FAILED) {
     return false;
   }
-  first_ = reinterpret_cast<std::uintptr_t>(memory);
-  bytes_ = bytes;
+  first = reinterpret_cast<std::uintptr_t>(memory);
+  size = bytes;
   return true;
 }
 
 void* ContextArena::allocate(std::size_t bytes) {
-  if (bytes_ == 0) {
+  if (size == 0) {
     return ::operator new(bytes);
   }
   for (std::size_t slot = 0; slot < occupied.size(); ++slot) {
     if (bytes <= slot_bytes && !occupied[slot].exchange(true, std::memory_order_acquire)) {
-      return reinterpret_cast<void*>(first_ + slot * slot_bytes);
+      return reinterpret_cast<void*>(first + slot * slot_bytes);
     }
   }
   throw std::bad_alloc();
@@ -52,7 +52,7 @@ void ContextArena::free(void* memory) noexcept {
     ::operator delete(memory);
     return;
   }
-  const std::size_t slot = (reinterpret_cast<std::uintptr_t>(memory) - first_) / slot_bytes;
+  const std::size_t slot = (reinterpret_cast<std::uintptr_t>(memory) - first) / slot_bytes;
   occupied[slot].store(false, std::memory_order_release);
 }
 

@@ -23,13 +23,13 @@ class ContextArena {
   static void free(void* memory) noexcept;
 
   [[nodiscard]] static bool contains(const void* address) {
-    return reinterpret_cast<std::uintptr_t>(address) - first_ < bytes_;
+    return reinterpret_cast<std::uintptr_t>(address) - first < size;
   }
 
  private:
   /// Zero as long as it isn't open: then nothing is inside.
-  static std::uintptr_t first_;
-  static std::size_t bytes_;
+  static std::uintptr_t first;
+  static std::size_t size;
 };
 
 }  // namespace verbena::verbs

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <new>
 #include <span>
 #include <string_view>
@@ -141,6 +142,24 @@ Device* find_device(const std::function<bool(Device&)>& matches) {
   return nullptr;
 }
 
+namespace {
+
+/// Programs go by names, and would take ours for the other. Told once.
+void tell_of_namesakes(std::span<ibv_device* const> real) {
+  static std::atomic<bool> told{false};
+  for (const ibv_device* device : real) {
+    const std::string_view name = device->name;
+    const Device* const ours =
+        find_device([&](const Device& candidate) { return candidate.device.name == name; });
+    if (ours != nullptr && !told.exchange(true)) {
+      ports::report(ours->config.name +
+                    " is the name of a real device as well; programs that go by names find ours. "
+                    "Give ours another (VERBENA_DEVICE)");
+    }
+  }
+}
+
+}  // namespace
 }  // namespace verbena::verbs
 
 using namespace verbena;
@@ -172,6 +191,7 @@ VERBENA_EXPORT ibv_device** ibv_get_device_list(int* num_devices) {
     ibv_device** const list = room + 1;
     std::ranges::transform(devices, list, [](const auto& device) { return &device->device; });
     std::copy_n(real, count - devices.size(), list + devices.size());
+    tell_of_namesakes(std::span(list, count).subspan(devices.size()));
     if (num_devices != nullptr) {
       *num_devices = static_cast<int>(count);
     }

@@ -138,7 +138,7 @@ void remember_provider(const void* operations) {
 #define VERBENA_TARGET(name, otherwise)                                         \
   extern "C" {                                                                  \
   __attribute__((visibility("hidden"), used)) void (*verbena_target_##name)() = \
-      reinterpret_cast<void (*)()>(&otherwise);                                 \
+      reinterpret_cast<void (*)()>(&(otherwise));                               \
   }
 VERBENA_PRIVATE_SYMBOLS(VERBENA_TARGET)
 #undef VERBENA_TARGET

@@ -114,10 +114,12 @@ struct Unavailable<Result (*)(Arguments...)> {
 
 /// The functions of the real library, under their own names.
 struct RealVerbs {
+  // NOLINTBEGIN(bugprone-macro-parentheses, readability-identifier-naming): they are names.
 #define VERBENA_MEMBER(version, name) \
   decltype(&::name) name = &Unavailable<decltype(&::name)>::call;
   VERBENA_REAL_VERBS(VERBENA_MEMBER)
 #undef VERBENA_MEMBER
+  // NOLINTEND(bugprone-macro-parentheses, readability-identifier-naming)
 };
 
 /// The table, once the real library is loaded; null in nearly all processes. Set before the program

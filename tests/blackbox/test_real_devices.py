@@ -120,6 +120,13 @@ def test_a_library_that_is_none_is_told_of_once_and_ours_work(host, library, wor
     assert words in program.err and "verbena0" in program.out, program.report()
 
 
+def test_two_devices_of_one_name_are_told_of(host):
+    program = host.run("ibv_devinfo", "-d", "fake0", options=["--device", "fake0"],
+                       variables=wanted()).succeed()
+    assert program.err.count("fake0 is the name of a real device as well") == 1, program.report()
+    assert "board_id" in program.out or "phys_port_cnt:\t\t\t1" in program.out, program.report()
+
+
 def test_a_wrong_value_is_refused(host):
     program = host.run("ibv_devices", variables={"VERBENA_REAL_DEVICES": "yes"})
     assert program.status == 2, program.report()
