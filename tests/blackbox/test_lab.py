@@ -147,10 +147,12 @@ def test_the_connection_manager_talks_to_the_kernels(host, tmp_path):
         "rping-asks": asks(f"rping -c -a {OURS} -C 5 -V -v"),
         "ucmatose-serves": f"ucmatose -b {THEIRS} -C 20 -S 3000",
         "ucmatose-asks": asks(f"ucmatose -s {OURS} -C 20 -S 3000"),
-        "cmtime-serves": f"cmtime -b {THEIRS}",
-        "cmtime-asks": asks(f"cmtime -s {OURS} -c 20"),
         "udaddy-serves": f"udaddy -b {THEIRS} -C 20",
         "udaddy-asks": asks(f"udaddy -s {OURS} -C 20"),
+        # A server of its kind goes on for ever.
+        "cmtime-serves": f"bash -c 'cmtime -b {THEIRS} & until [ -e enough ]; do sleep 0.1; done; "
+                         "kill $!'",
+        "cmtime-asks": asks(f"cmtime -s {OURS} -c 20"),
         "mckey-receives": f"mckey -m {GROUP} -b {THEIRS} -C 3",
         "mckey-sends": f"mckey -m {GROUP} -b {THEIRS} -C 3 -s",
     })
@@ -171,12 +173,20 @@ def test_the_connection_manager_talks_to_the_kernels(host, tmp_path):
 
     for name, serves, asks_for in (
             ("ucmatose", ["-b", OURS, "-C", "20", "-S", "3000"], ["-C", "20", "-S", "3000"]),
-            ("cmtime", ["-b", OURS], ["-c", "20"]),
             ("udaddy", ["-b", OURS, "-C", "20"], ["-C", "20"])):
         wire.begin(f"{name}-serves")
         wire.run_until_good(name, "-s", THEIRS, *asks_for)
         wire.end(f"{name}-serves")
         wire.serve(f"{name}-asks", name, *serves)
+
+    wire.begin("cmtime-serves")
+    wire.run_until_good("cmtime", "-s", THEIRS, "-c", "20")
+    (wire.share / "enough").touch()
+    wire.end("cmtime-serves")
+    server = wire.start("cmtime", "-b", OURS)
+    wire.begin("cmtime-asks")
+    wire.end("cmtime-asks")
+    server.kill()
 
     # The sender waits 3 s for the receiver to join, by itself.
     wire.begin("mckey-receives")

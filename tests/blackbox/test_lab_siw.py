@@ -8,6 +8,7 @@ tests give the guest one command after the other.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import socket
