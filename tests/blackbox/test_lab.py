@@ -258,7 +258,8 @@ VARIANTS = {
     "ipv6": ((), ("--ipv6",), "C"),
     "mtu-4096": (("--mtu", "4096"), (), "RC "),
     "loss": (("--loss", "1%"), (), "RC "),
-    "cm": ((), ("--through-cm",), "RC "),
+    # The kernel's rdma_cm wants the path MTU of the guest's interface.
+    "cm": (("--mtu", "4096"), ("--through-cm",), "RC "),
 }
 
 
