@@ -17,8 +17,8 @@ Result<FileLock, std::string> FileLock::take(const std::filesystem::path& file, 
   constexpr mode_t mode = 0644;
   const int fd = ::open(file.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, mode);
   if (fd < 0) {
-    return std::unexpected(fmt::format("can't open {}: {}", file.string(),
-                                       std::generic_category().message(errno)));
+    return std::unexpected(
+        fmt::format("can't open {}: {}", file.string(), std::generic_category().message(errno)));
   }
   FileLock lock(fd);
   const int operation = kind == Kind::shared ? LOCK_SH : LOCK_EX;

@@ -17,6 +17,7 @@ struct Accepted {
 
 constexpr const char* any = "*";
 constexpr const char* none = "";
+constexpr const char* no_such_key = "SEND_INV of a key that nobody has";
 
 constexpr const char* too_long_rule =
     "A message that is too long for its receive is an invalid request to its sender and a length "
@@ -40,8 +41,8 @@ constexpr const char* datagram_rule =
     "A message longer than can be sent is a local length error (RDMAmojo, ibv_poll_cq()); rxe "
     "tells of success";
 constexpr const char* invalidate_rule =
-    "A key that can't be invalidated is a remote access error to the sender, and no message to "
-    "the receiver; rxe tells the sender of success";
+    "A key that can't be invalidated is an access error at both ends, which ends the connection; "
+    "rxe tells the sender of success, which goes on, and the receiver of an invalid request";
 constexpr const char* no_operation_rule =
     "An operation that doesn't exist is refused when it is posted, as what can be detected then "
     "(ibv_post_send(3)); rxe takes it and goes to the error state";
@@ -82,8 +83,16 @@ constexpr Accepted table[] = {
      "remote operation error", too_long_rule},
     {"SEND, * than the receive", "responder", "completion", "local length error",
      "local QP operation error", too_long_rule},
-    {"SEND_INV of a key that nobody has", "requester", "completion", "remote access error",
-     "success", invalidate_rule},
+    {no_such_key, "requester", "completion", "remote access error", "success", invalidate_rule},
+    {no_such_key, "requester", "state", "ERR", "RTS", invalidate_rule},
+    {no_such_key, "requester", "opcode", none, "0", invalidate_rule},
+    {no_such_key, "requester", "wc_flags", none, "0x0", invalidate_rule},
+    {no_such_key, "responder", "completion", "local access error", "remote invalid request error",
+     invalidate_rule},
+    {no_such_key, "the next request", "completion", "Work Request Flushed Error", "none",
+     invalidate_rule},
+    {no_such_key, "the next request", "wr_id", "200", none, invalidate_rule},
+    {no_such_key, "the next request", "qp_num is its own", "1", none, invalidate_rule},
     {"bad requests", "no such operation", "return", "EINVAL", "0", no_operation_rule},
     {"bad requests", "after that", "state", "RTS", "ERR", no_operation_rule},
     {"SEND, wrong local key", "requester", "completion", "local protection error",

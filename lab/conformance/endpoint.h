@@ -40,9 +40,9 @@ enum {
   qkey = 0x11111111,
   queue_entries = 16,
   grh_bytes = 40,
-  // 4.096 us * 2^14 = 67 ms: far above what an emulated machine needs for an answer, and eight
-  // tries are half a second.
-  ack_timeout_code = 14,
+  // 4.096 us * 2^16 = 268 ms: far above what an emulated machine needs for an answer, and eight
+  // tries are two seconds.
+  ack_timeout_code = 16,
   retries = 7,
   rnr_timer_code = 12,  // 0.64 ms
 };

@@ -108,6 +108,16 @@ def test_each_end_begins_with_the_psn_that_the_other_one_chose(wire, tmp_path):
         assert int(first[0]) == int(chosen, 16), (sender, first, chosen)
 
 
+def test_an_address_on_the_link_may_be_one_of_this_host_too(wire):
+    """The kernel would lead to ourselves; a program that names its source isn't led there."""
+    port = str(wire.host.free_port())
+    server = wire.host.start("rping", "-s", "-a", A, "-p", port, "-C", "1", **wire.a)
+    wire.wait_for_a(server)
+    client = f"ip link set lo up && ip address add {A}/32 dev lo && rping -c -I {B} -a {A}"
+    connect(wire.host, server, "unshare", "-rn", "sh", "-c", f"{client} -p {port} -C 1", **wire.b)
+    server.succeed()
+
+
 def test_a_listener_outlives_its_peers(wire):
     port = str(wire.host.free_port())
     server = wire.host.start("stdbuf", "-oL", "rping", "-s", "-a", A, "-p", port, "-P", "-v",

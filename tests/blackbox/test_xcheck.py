@@ -3,7 +3,10 @@ agree with each other, and recordings of another one are compared as they should
 
 from __future__ import annotations
 
+import fcntl
 import json
+import pathlib
+import shutil
 import signal
 import socket
 import xml.etree.ElementTree
@@ -88,6 +91,15 @@ def test_a_rule_explains_what_it_says_and_no_more(host, tmp_path, recording):
         assert program.status == status, program.report()
 
 
+def test_the_rule_of_keys_that_nobody_has_explains_success_only(host, tmp_path, recording):
+    name = ("SEND_INV of a key that nobody has", "requester", "completion")
+    ours = write(tmp_path / "ours.json", recording)
+    for value, status in (("success", 0), ("local protection error", 1)):
+        theirs = write(tmp_path / "theirs.json", changed(recording, *name, value))
+        program = xcheck(host, "--compare", ours, theirs)
+        assert program.status == status, program.report()
+
+
 def test_an_observation_that_one_side_lacks_is_a_difference(host, tmp_path, recording):
     program = xcheck(host, "--compare", write(tmp_path / "ours.json", recording),
                      write(tmp_path / "theirs.json", recording[1:]))
@@ -111,7 +123,8 @@ def test_two_of_our_devices_agree_in_all_and_ci_can_read_it(host, tmp_path):
     cells = json.loads(program.out)["cells"]
     assert {cell["result"] for cell in cells} == {"agrees"}, program.report()
     assert {cell["initiator"] for cell in cells} == {"ours", "theirs"}
-    assert len({cell["operation"] for cell in cells}) == 14
+    assert len({cell["operation"] for cell in cells}) == 22
+    assert {cell["way"] for cell in cells} == {"verbs", "cm"}
     suite = xml.etree.ElementTree.parse(junit).getroot()
     assert (suite.get("tests"), suite.get("failures")) == (str(len(cells)), "0")
 
@@ -120,8 +133,29 @@ def test_the_path_mtu_and_the_operations_can_be_chosen(host):
     program = xcheck(host, "--against", "self", "--only", "RC WRITE", "--path-mtu", "1024")
     assert program.status == 0, program.report()
     lines = program.out.splitlines()
-    assert lines[0].split()[2:] == ["0", "1", "1023", "1024", "1025", "65536", "1048576"]
-    assert {line[:12].strip() for line in lines[1:-1]} == {"RC WRITE", "RC WRITE_IMM"}
+    assert lines[0].split()[3:] == ["0", "1", "64", "1023", "1024", "1025", "65536", "1048576"]
+    names = [line[:20].strip() for line in lines[1:] if " by " not in line][:-1]
+    assert set(names) == {"RC WRITE", "RC WRITE_IMM", "RC WRITE, wrong key"}
+
+
+@pytest.mark.parametrize("options", [("--through", "cm"), ("--transport", "iwarp")])
+def test_connections_may_be_made_by_rdma_cm(host, options):
+    """iWARP has no other way. What it has not is told as such."""
+    program = xcheck(host, "--against", "self", "--json", *options)
+    assert program.status == 0, program.report()
+    cells = json.loads(program.out)["cells"]
+    assert {cell["way"] for cell in cells} == {"cm"}
+    agree = {cell["operation"] for cell in cells if cell["result"] == "agrees"}
+    assert {"RC SEND", "RC SEND_INV", "RC WRITE", "RC READ", "RC READ, wrong key", "CM connect",
+            "CM disconnect", "CM reject"} <= agree, program.report()
+    assert "differs" not in {cell["result"] for cell in cells}, program.report()
+
+
+def test_both_ends_of_a_refused_request_are_told(host):
+    program = xcheck(host, "--against", "self", "--only", "wrong key")
+    assert program.status == 0, program.report()
+    assert ("RC READ, wrong key by verbs, initiator ours, tells ours: remote access error; theirs: "
+            "Work Request Flushed Error") in program.out, program.report()
 
 
 def test_an_agent_on_another_host_is_named_by_its_address(host):
@@ -130,7 +164,7 @@ def test_an_agent_on_another_host_is_named_by_its_address(host):
     agent = host.start(str(CONFORMANCE), "agent", "--once", "--listen", f"127.0.0.1:{port}")
     program = xcheck(host, "--against", f"127.0.0.1:{port}", "--only", "RC READ")
     assert program.status == 0, program.report()
-    assert "14 agree" in program.out, program.report()
+    assert "16 agree" in program.out, program.report()
     agent.succeed()
 
 
@@ -138,7 +172,9 @@ def test_an_agent_outlives_masters_that_hang_up(host):
     port = host.free_port()
     agent = host.start(str(CONFORMANCE), "agent", "--listen", f"{hosts.LOOPBACK}:{port}")
     host.wait_for_listener(agent, port)
-    lines = ["verbena-conformance 1 1024", "case 0 1 1024 1", f"at 0 0 {'0' * 32} 0 0", "ready 0"]
+    no_gid = "0" * 32
+    lines = [f"verbena-conformance 2 1024 {no_gid} 0", "case 0 1 1024 1 0", f"at 0 0 {no_gid} 0 0",
+             "ready 0"]
     # It may notice in each of its writes; most attempts hit one that a signal tells of.
     for _ in range(20):
         with socket.create_connection((hosts.LOOPBACK, port)) as master:
@@ -170,6 +206,37 @@ def test_what_makes_no_sense_is_said(host):
     program = xcheck(host, "--against", "self", "--only", "RC GUESS")
     assert program.status == 1, program.report()
     assert 'no operation has "RC GUESS" in its name' in program.err, program.report()
+
+
+def test_a_guest_that_runs_is_not_removed(host, tmp_path):
+    host.variables["VERBENA_LAB"] = str(tmp_path)
+    with open(tmp_path / "users", "w", encoding="ascii") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        program = host.start_bare(str(host.verbena), "lab", "clean")
+        program.wait_until(lambda: "somebody runs the guest" in program.err, "waiting")
+        assert program.is_running()
+    program.succeed()
+
+
+def test_what_a_build_has_started_ends_with_it(host, tmp_path):
+    """A build of ours, so to speak: its script starts somebody who would go on for long."""
+    tools = tmp_path / "share" / "verbena" / "lab"
+    tools.mkdir(parents=True)
+    verbena = tmp_path / "bin" / "verbena"
+    verbena.parent.mkdir()
+    shutil.copy(host.verbena, verbena)
+    script = tools / "build_guest.sh"
+    script.write_text("#!/bin/sh\nsleep 600 &\necho $! >$1/pid\nwait\n", encoding="ascii")
+    script.chmod(0o755)
+    place = tmp_path / "place"
+    program = host.start_bare(str(verbena), "lab", "build",
+                              variables={"VERBENA_LAB": str(place)})
+    pid = place / "building" / "pid"
+    program.wait_until(lambda: pid.exists() and pid.read_text().endswith("\n"), "building")
+    program.send_signal(signal.SIGTERM)
+    program.wait()
+    assert program.status == -signal.SIGTERM, program.report()
+    assert not pathlib.Path(f"/proc/{pid.read_text().strip()}").exists()
 
 
 def test_without_a_guest_it_is_said_and_nothing_is_learnt_of_kvm(host, tmp_path):

@@ -54,7 +54,9 @@ std::optional<Local> loopback_local(const sockaddr& address) {
 std::optional<Local> local_for(const CmId& id, const sockaddr& source, const sockaddr& to) {
   const Gid remote = gid_of(to);
   if (id.device != nullptr) {
-    const bool itself = !id.device->index_of(remote) && is_of_this_host(to);
+    // Of what is on a link the kernel knows nothing: it may have the same address for itself.
+    const bool itself = !id.device->index_of(remote) &&
+                        !id.device->manager->address_toward(remote) && is_of_this_host(to);
     return Local{id.device, id.path.local, itself ? id.path.local : remote};
   }
   if (source.sa_family != AF_UNSPEC && !is_any(source)) {
