@@ -15,6 +15,7 @@
 #include "ports/host_port.h"
 #include "ports/icrc_port.h"
 #include "ports/interfaces.h"
+#include "ports/kernel_socket.h"
 #include "ports/link_port.h"
 #include "ports/log.h"
 #include "ports/log_port.h"
@@ -142,7 +143,8 @@ Result<std::unique_ptr<TcpPort>, std::string> open_streams(const DeviceConfig& c
                     "are made up around the real bytes",
                     config.name, sys::process_id()));
   }
-  return TcpPort::open(std::make_unique<FabricPort>(std::move(fabric)), std::move(recorder));
+  return TcpPort::open(std::make_unique<FabricPort>(std::move(fabric)),
+                       std::make_shared<KernelTcp>(), std::move(recorder));
 }
 
 struct OpenedPort {

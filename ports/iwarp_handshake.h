@@ -17,7 +17,7 @@
 #include "ports/reactor.h"
 #include "ports/socket_address.h"
 #include "ports/stream_capture.h"
-#include "ports/sys.h"
+#include "ports/tcp_socket.h"
 #include "ports/tcp_stream.h"
 #include "proto/iwarp/connector.h"
 
@@ -39,12 +39,12 @@ class IwarpHandshake {
   };
 
   /// An initiator whose socket has a local address; connect() follows.
-  [[nodiscard]] static std::unique_ptr<IwarpHandshake> initiator(sys::Fd socket,
+  [[nodiscard]] static std::unique_ptr<IwarpHandshake> initiator(std::unique_ptr<TcpSocket> socket,
                                                                  const iwarp::MpaSettings& settings,
                                                                  const SocketAddress& remote);
   /// A responder, over a TCP connection that was accepted.
   [[nodiscard]] static std::unique_ptr<IwarpHandshake> responder(
-      sys::Fd socket, const iwarp::MpaSettings& settings);
+      std::unique_ptr<TcpSocket> socket, const iwarp::MpaSettings& settings);
   ~IwarpHandshake();
   IwarpHandshake(const IwarpHandshake&) = delete;
   IwarpHandshake& operator=(const IwarpHandshake&) = delete;
@@ -87,17 +87,20 @@ class IwarpHandshake {
   };
   [[nodiscard]] Agreed take_stream();
 
-  /// In the child of a fork(): closes the socket and nothing else; the object is leaked.
-  void abandon() { socket_.reset(); }
+  /// In the child of a fork(): closes the descriptor and nothing else; the object is leaked.
+  void abandon() { socket_->abandon(); }
 
  private:
-  IwarpHandshake(sys::Fd socket, const iwarp::MpaSettings& settings, bool is_initiator);
+  IwarpHandshake(std::unique_ptr<TcpSocket> socket, const iwarp::MpaSettings& settings,
+                 bool is_initiator);
 
   /// Tries to connect, once.
   void attempt(Time now);
   /// Whoever listened there ends one listener and begins the next, as perftest does: the connection
   /// is refused only if it still is a moment later. True: another attempt follows.
   [[nodiscard]] bool awaits_listener(int error, Time now);
+  /// Until the socket is connected, or isn't.
+  void await_connection();
   /// For the deadline or the next attempt, whatever comes first.
   void await_time(Time now);
   void advance_connecting(Time now);
@@ -110,7 +113,7 @@ class IwarpHandshake {
   [[nodiscard]] bool say_all();
   void finish(End end, int status);
 
-  sys::Fd socket_;
+  std::unique_ptr<TcpSocket> socket_;
   iwarp::MpaConnector mpa_;
   std::unique_ptr<Reactor::Waiter> waiter_;
   std::unique_ptr<StreamCapture> capture_;
