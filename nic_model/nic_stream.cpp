@@ -108,7 +108,9 @@ Result<void, NicError> Nic::Impl::modify_stream_qp(Time now, Qp& qp, const QpAtt
   }
   if (to == sqd) {
     auto lent = stream_env(env(now, qp));
-    std::get<Stream>(qp.transport).qp.disconnect(lent);
+    auto& stream = std::get<Stream>(qp.transport);
+    stream.qp.disconnect(lent);
+    stream.is_turn_due = true;
     qp.attr.state = sqd;
     qp.sq_drained_due = (mask & m::en_sqd_async_notify) != 0 && attr.en_sqd_async_notify;
     check_drained(qp);
@@ -223,6 +225,7 @@ ib::TransmitResult Nic::Impl::transmit_stream(Time now, Qp& qp, StreamPort& port
   std::uint32_t quantum = std::min(quantum_packets, fpdus_max);
   const std::uint32_t given = quantum;
   auto sent = iwarp::StreamTransmitted::idle;
+  stream.is_turn_due = false;
   if (stream.is_open && !stream.is_abandoned) {
     CountingSink sink(port.stream_of(qp), qp.counters);
     auto lent = stream_env(env(now, qp));

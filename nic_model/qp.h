@@ -74,6 +74,9 @@ struct Stream {
   bool is_open = false;
   /// The queue pair has no use for the connection any more, whatever its state.
   bool is_abandoned = false;
+  /// It begins to end in order, and gets a turn even if it has nothing to send: so the owner, who
+  /// is asked for its stream, learns that.
+  bool is_turn_due = false;
 };
 using Transport = std::variant<RcHalves, UcHalves, UdHalves, Stream>;
 

@@ -210,15 +210,15 @@ bool is_drained(const Qp& qp) {
 
 bool wants_transmit(const Qp& qp) {
   return visit_halves(
-      qp,
-      Overload{[](const RcHalves& rc) {
-                 return rc.responder.wants_transmit() || rc.requester.wants_transmit();
-               },
-               [](const Stream& stream) {
-                 return (stream.is_open && !stream.is_abandoned && stream.qp.wants_transmit()) ||
-                        stream.wants_close();
-               },
-               [](const auto& unreliable) { return unreliable.requester.wants_transmit(); }});
+      qp, Overload{[](const RcHalves& rc) {
+                     return rc.responder.wants_transmit() || rc.requester.wants_transmit();
+                   },
+                   [](const Stream& stream) {
+                     return (stream.is_open && !stream.is_abandoned &&
+                             (stream.is_turn_due || stream.qp.wants_transmit())) ||
+                            stream.wants_close();
+                   },
+                   [](const auto& unreliable) { return unreliable.requester.wants_transmit(); }});
 }
 
 std::size_t room_to_send(const Qp& qp) {

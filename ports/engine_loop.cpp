@@ -119,8 +119,9 @@ Result<void, int> EngineLoop::start() {
 }
 
 void EngineLoop::receive(Batch& batch) {
-  batch.received = port_->poll_receive(*this, batch_frames_max);
-  batch.more = batch.received == batch_frames_max;
+  batch.frames = port_->poll_receive(*this, batch_frames_max);
+  batch.received = batch.frames;
+  batch.more = batch.frames == batch_frames_max;
   if (streams_ != nullptr) {
     const TcpPort::Received streams = streams_->receive(nic_, now_);
     batch.received += streams.pieces;
@@ -269,7 +270,7 @@ bool EngineLoop::try_progress() {
     // Not while the thread sleeps for longer: it must be there to end a hold.
     const bool hold = mode_ == Mode::watching && poll_patience_.willing();
     const Batch batch = run_batch(hold ? Order::send_then_receive : Order::receive_then_send);
-    if (batch.received > 0 && streams_ == nullptr) {  // Streams have no acknowledgements of ours.
+    if (batch.frames > 0) {
       poll_patience_.received(now_, hold);
     }
     note_poll(now_);
@@ -330,7 +331,7 @@ void EngineLoop::thread_main() {
 EngineLoop::Batch EngineLoop::run_thread_batch() {
   if (!thread_patience_.willing()) {
     const Batch batch = run_batch(Order::receive_then_send);
-    if (batch.received > 0 && streams_ == nullptr) {
+    if (batch.frames > 0) {
       thread_patience_.received(now_, false);
     }
     return batch;

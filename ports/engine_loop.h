@@ -84,7 +84,10 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
   enum class Mode : std::uint8_t { running, asleep, watching };
 
   struct Batch {
+    /// Frames, and pieces of streams.
     std::uint32_t received = 0;
+    /// Of them those that may have to be acknowledged: frames.
+    std::uint32_t frames = 0;
     /// There is more to do at once.
     bool more = false;
   };

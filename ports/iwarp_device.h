@@ -61,7 +61,8 @@ struct IwarpEvent {
   /// -ECONNRESET; unreachable: -ETIMEDOUT, -EHOSTUNREACH or -ENETUNREACH.
   int status = 0;
   /// Of the TCP connection. Where it never came to be, the remote one is what connect() named, and
-  /// the local one what was bound.
+  /// the local one what was bound. The local port is another than was bound if the first attempt
+  /// was refused, and somebody took the port before the next.
   SocketAddress local;
   SocketAddress remote;
   /// How many READs the peer takes (ird) and wants to have in flight (ord), in its own words;
@@ -136,7 +137,8 @@ class IwarpDevice {
   /// EAFNOSUPPORT.
   virtual Result<Bound, int> bind(const IwarpBindClaim& claim) = 0;
   /// From now on requests come with this cookie. `backlog` is how many TCP connections the kernel
-  /// keeps that nobody has looked at. EADDRINUSE if somebody else listens.
+  /// keeps that nobody has looked at. EADDRINUSE if somebody else listens, be it on one of several
+  /// addresses. When it fails, the port is released.
   virtual int listen(IwarpPortId id, int backlog, std::uintptr_t cookie) = 0;
   /// No more requests; those that nobody has answered stay to be answered. The port is free when
   /// this returns, and so is the ID.

@@ -16,8 +16,7 @@ namespace {
 /// For a kernel that doesn't tell: RFC 9293, 3.7.1.
 constexpr std::size_t segment_bytes_default = 536;
 
-/// As the connection manager of RoCE waits (cm_service.cpp).
-constexpr Duration patience_with_listeners = std::chrono::milliseconds(100);
+/// Between two attempts where nobody listens.
 constexpr Duration attempt_interval = std::chrono::milliseconds(2);
 
 }  // namespace
@@ -60,6 +59,7 @@ Result<void, int> IwarpHandshake::watch_by(Reactor& reactor, Reactor::Handler ha
 }
 
 void IwarpHandshake::record(const std::shared_ptr<StreamRecorder>& recorder) {
+  recorder_ = recorder;
   if (recorder) {
     capture_ = std::make_unique<StreamCapture>(recorder, local_, remote_);
     if (phase_ == Phase::waiting) {
@@ -68,10 +68,11 @@ void IwarpHandshake::record(const std::shared_ptr<StreamRecorder>& recorder) {
   }
 }
 
-void IwarpHandshake::connect(iwarp::ReadDepths depths, ByteView private_data) {
+void IwarpHandshake::connect(iwarp::ReadDepths depths, ByteView private_data,
+                             Duration listener_patience) {
   mpa_.connect(depths, private_data);
   const Time now = Engine::now();
-  patience_ends_ = now + patience_with_listeners;
+  patience_ends_ = now + listener_patience;
   attempt(now);
 }
 
@@ -79,7 +80,7 @@ void IwarpHandshake::attempt(Time now) {
   int result = socket_->connect(remote_);
   if (result == -ECONNABORTED) {
     // Of an attempt that was refused Linux tells once more, and then the socket is as new.
-    result = socket_->connect(remote_);
+    result = connect_again();
   }
   if (result >= 0 || result == -EINPROGRESS) {
     await_connection();
@@ -88,6 +89,13 @@ void IwarpHandshake::attempt(Time now) {
     finish(End::connection, result);
     waiter_->await_time(Duration(0));  // advance() tells.
   }
+}
+
+/// The kernel has given an ephemeral port back, but the program may have been told it. If another
+/// has it by now, the kernel chooses a new one, and the event tells.
+int IwarpHandshake::connect_again() {
+  static_cast<void>(socket_->bind(local_));
+  return socket_->connect(remote_);
 }
 
 bool IwarpHandshake::awaits_listener(int error, Time now) {
@@ -169,6 +177,7 @@ void IwarpHandshake::advance_connecting(Time now) {
   }
   local_ = socket_->local();
   if (capture_) {
+    capture_ = std::make_unique<StreamCapture>(recorder_, local_, remote_);
     capture_->opened(true);
   }
   phase_ = Phase::waiting;

@@ -55,8 +55,9 @@ class IwarpHandshake {
   void record(const std::shared_ptr<StreamRecorder>& recorder);
 
   // Commands.
-  /// Whatever goes wrong from here on is told by advance().
-  void connect(iwarp::ReadDepths depths, ByteView private_data);
+  /// Whatever goes wrong from here on is told by advance(). Where nobody listens it is tried again
+  /// for as long as `listener_patience`.
+  void connect(iwarp::ReadDepths depths, ByteView private_data, Duration listener_patience);
   /// From asked. False: the peer has given up.
   [[nodiscard]] bool accept(iwarp::ReadDepths depths, ByteView private_data);
   void reject(ByteView private_data);
@@ -96,6 +97,8 @@ class IwarpHandshake {
 
   /// Tries to connect, once.
   void attempt(Time now);
+  /// After an attempt that was refused.
+  int connect_again();
   /// Whoever listened there ends one listener and begins the next, as perftest does: the connection
   /// is refused only if it still is a moment later. True: another attempt follows.
   [[nodiscard]] bool awaits_listener(int error, Time now);
@@ -116,6 +119,7 @@ class IwarpHandshake {
   std::unique_ptr<TcpSocket> socket_;
   iwarp::MpaConnector mpa_;
   std::unique_ptr<Reactor::Waiter> waiter_;
+  std::shared_ptr<StreamRecorder> recorder_;
   std::unique_ptr<StreamCapture> capture_;
   SocketAddress local_;
   SocketAddress remote_;

@@ -57,6 +57,7 @@ Result<void, std::string> IwarpService::Impl::start() {
       recorder_ = port->recorder();
       network_ = port->network();
       port->set_listener(this);
+      port->set_close_patience(limits_.close_patience);
     }
   });
   add_process_hook(*this);
@@ -130,22 +131,31 @@ int IwarpService::Impl::listen(IwarpPortId id, int backlog, std::uintptr_t cooki
     return EINVAL;
   }
   for (Listener& listener : found->second.listeners) {
-    TcpSocket* const socket = listener.socket.get();
-    // Who bound the same port and listens is in the way; who only waits for its end isn't.
-    static_cast<void>(socket->set_reuse(true));
-    if (const int result = socket->listen(backlog); result < 0) {
-      return -result;
-    }
-    if (!listener.waiter) {
-      auto waiter = reactor_->watch(socket->fd(), [this, id, socket] { on_listener(id, socket); });
-      if (!waiter) {
-        return waiter.error();
-      }
-      listener.waiter = std::move(*waiter);
-      listener.waiter->await_input();
+    if (const int error = listen(id, listener, backlog); error != 0) {
+      // There is no way back for those that listen already, but to close them.
+      ports_.erase(found);
+      return error;
     }
   }
   found->second.cookie = cookie;
+  return 0;
+}
+
+int IwarpService::Impl::listen(IwarpPortId id, Listener& listener, int backlog) {
+  TcpSocket* const socket = listener.socket.get();
+  // Who bound the same port and listens is in the way; who only waits for its end isn't.
+  static_cast<void>(socket->set_reuse(true));
+  if (const int result = socket->listen(backlog); result < 0) {
+    return -result;
+  }
+  if (!listener.waiter) {
+    auto waiter = reactor_->watch(socket->fd(), [this, id, socket] { on_listener(id, socket); });
+    if (!waiter) {
+      return waiter.error();
+    }
+    listener.waiter = std::move(*waiter);
+    listener.waiter->await_input();
+  }
   return 0;
 }
 
@@ -205,7 +215,7 @@ Result<IwarpConnectionId, int> IwarpService::Impl::connect(const IwarpConnect& w
   }
   connection.handshake->record(recorder_);
   connection.handshake->limit(limits_.connect_timeout);
-  connection.handshake->connect(what.depths, what.private_data);
+  connection.handshake->connect(what.depths, what.private_data, limits_.listener_patience);
   connections_[id] = std::move(connection);
   return id;
 }

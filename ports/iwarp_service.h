@@ -18,18 +18,24 @@
 #include "ports/device_config.h"
 #include "ports/engine.h"
 #include "ports/iwarp_device.h"
+#include "ports/tcp_port.h"
 
 namespace verbena::ports {
 
-/// How long one waits, and for how many; tests wait shorter. An initiator never waits longer for
+/// How long one waits, and for how many; tests have others. An initiator never waits longer for
 /// one answer than DeviceConfig::connect_timeout.
 struct IwarpLimits {
+  /// An initiator, where nobody listens: programs end one listener and begin the next. As the
+  /// connection manager of RoCE waits (cm_service.cpp).
+  Duration listener_patience = std::chrono::milliseconds(100);
   /// An initiator, for TCP's handshake. Linux itself gives up after about two minutes.
   Duration connect_timeout = std::chrono::seconds(10);
   /// An initiator, for the reply; a responder, for the request. As siw (MPAREQ_TIMEOUT,
   /// MPAREP_TIMEOUT).
   Duration reply_timeout = std::chrono::seconds(10);
   Duration request_timeout = std::chrono::seconds(5);
+  /// See TcpPort::set_close_patience().
+  Duration close_patience = TcpPort::close_patience_default;
   /// Those who have come and whose request is not complete.
   std::size_t half_open_max = 256;
 };

@@ -83,6 +83,7 @@ class IwarpService::Impl final : public StreamListener, public ProcessHook {
   // Commands, under the lock.
   Result<Bound, int> bind(const IwarpBindClaim& claim);
   int listen(IwarpPortId id, int backlog, std::uintptr_t cookie);
+  int listen(IwarpPortId id, Listener& listener, int backlog);
   Result<IwarpConnectionId, int> connect(const IwarpConnect& what);
   int accept(IwarpConnectionId id, Qpn qpn, const iwarp::ReadDepths& depths, ByteView private_data);
   int reject(IwarpConnectionId id, ByteView private_data);

@@ -17,9 +17,6 @@ namespace {
 constexpr std::size_t read_bytes_max = TcpStream::room_bytes;
 /// Sockets that are looked at in a batch; the rest has its turn in the next.
 constexpr std::size_t events_max = 64;
-/// For so long the peer may take to close its side, and to take what is still to be sent, once we
-/// have closed ours. Then the connection is reset.
-constexpr Duration close_patience = std::chrono::seconds(5);
 /// As that of frames (capture_port.cpp).
 constexpr Duration capture_flush_interval = std::chrono::milliseconds(50);
 
@@ -57,6 +54,7 @@ struct TcpPort::Connection final : iwarp::StreamSink {
   bool is_ending = false;
   /// We close it: in order, by the deadline.
   bool is_closed_by_us = false;
+  /// Of an end in order; see set_close_patience().
   Time deadline = time_never;
   /// What the set of sockets tells of it.
   std::uint32_t events = 0;
@@ -180,6 +178,7 @@ TcpPort::Received TcpPort::receive(nic::Nic& nic, Time now) {
     ++result.pieces;
     if (connection->stream->is_blocked() &&
         (event.events & connection->stream->room_event()) != 0) {
+      renew_patience(*connection);
       connection->stream->unblock();
       after_sending(*connection);
     }
@@ -198,6 +197,7 @@ bool TcpPort::read(Connection& connection, nic::Nic& nic, Time now) {
   const MutableBytes room(read_room_.get(), read_bytes_max);
   const std::size_t bytes = stream.receive(room);
   if (bytes > 0) {
+    renew_patience(connection);
     nic.on_stream(now, connection.qp, room.first(bytes));
   } else if (stream.is_lost()) {
     note_end(connection);
@@ -224,17 +224,31 @@ void TcpPort::watch(Connection& connection) {
 iwarp::StreamSink& TcpPort::stream_of(const nic::Qp& qp) {
   Connection* const connection = find(qp);
   VERBENA_CHECK(connection != nullptr);
+  // Who begins to end in order has a turn.
+  if (connection->deadline == time_never) {
+    renew_patience(*connection);
+  }
   return *connection;
 }
 
 void TcpPort::flush() {
   for (Connection* const connection : unsent_) {
     connection->is_unsent = false;
+    if (!connection->stream->is_blocked()) {
+      renew_patience(*connection);
+    }
     connection->stream->flush();
     after_sending(*connection);
   }
   unsent_.clear();
   frames_->flush();
+}
+
+void TcpPort::renew_patience(Connection& connection) {
+  if (!connection.is_closed_by_us && nic::state_of(connection.qp) == nic::QpState::sqd) {
+    connection.deadline = now_ + close_patience_;
+    note_end(connection);
+  }
 }
 
 void TcpPort::after_sending(Connection& connection) {
@@ -256,7 +270,7 @@ void TcpPort::close_stream(const nic::Qp& qp, Close how) {
     connection->stream->reset();
   }
   connection->is_closed_by_us = true;
-  connection->deadline = now_ + close_patience;
+  connection->deadline = now_ + close_patience_;
   note_end(*connection);
 }
 

@@ -15,6 +15,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -56,8 +57,14 @@ class TcpPort final : public Port, public nic::StreamPort {
       std::shared_ptr<StreamRecorder> recorder);
   ~TcpPort() override;
 
+  static constexpr Duration close_patience_default = std::chrono::seconds(5);
+
   // Commands.
   void set_listener(StreamListener* listener) { listener_ = listener; }
+  /// For so long a connection that ends in order may stand still, with something still to be sent
+  /// or answered; and so long the peer may take to close its side once we have closed ours. Then
+  /// the connection is reset.
+  void set_close_patience(Duration patience) { close_patience_ = patience; }
   [[nodiscard]] const std::shared_ptr<HandshakeCounters>& handshakes() const { return handshakes_; }
   [[nodiscard]] const std::shared_ptr<StreamRecorder>& recorder() const { return recorder_; }
   [[nodiscard]] const std::shared_ptr<TcpNetwork>& network() const { return network_; }
@@ -121,6 +128,8 @@ class TcpPort final : public Port, public nic::StreamPort {
   /// Reads once. True if there may be more.
   bool read(Connection& connection, nic::Nic& nic, Time now);
   void after_sending(Connection& connection);
+  /// It ends in order, and something has just moved, or begins to.
+  void renew_patience(Connection& connection);
   /// What the set of sockets shall tell of this one.
   void watch(Connection& connection);
   /// It will be over soon, or is: settle() looks after it.
@@ -136,6 +145,7 @@ class TcpPort final : public Port, public nic::StreamPort {
   sys::Fd sleepers_;
   sys::Fd sockets_;
   StreamListener* listener_ = nullptr;
+  Duration close_patience_ = close_patience_default;
   bool is_watching_sockets_ = false;
   Time now_{};
   Time next_capture_flush_{};

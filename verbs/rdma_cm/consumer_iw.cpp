@@ -45,6 +45,8 @@ std::uintptr_t IwManager::on_iwarp_event(const IwarpEvent& event) {
     case IwarpEvent::Kind::request:
       return on_request(id, event);
     case IwarpEvent::Kind::established:
+      // Now and then another than was bound; see IwarpEvent::local.
+      set_port(id.source(), port_of(*event.local.get()));
       id.push(RDMA_CM_EVENT_ESTABLISHED, 0, agreed(event));
       break;
     case IwarpEvent::Kind::rejected:

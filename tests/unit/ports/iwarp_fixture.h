@@ -1,6 +1,8 @@
 // iWARP engines with their connection managers, and a peer that is a plain socket.
 #pragma once
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -163,6 +165,8 @@ class PlainPeer {
     SocketAddress to = local_host(port);
     REQUIRE(::connect(fd_.get(), to.get(), to.bytes) == 0);
   }
+  /// Over a connection that stands.
+  explicit PlainPeer(sys::Fd fd) : fd_(std::move(fd)) {}
 
   bool send(ByteView bytes) const {
     return ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
@@ -180,6 +184,32 @@ class PlainPeer {
   void reset() {
     static_cast<void>(sys::reset_on_close(fd_.get()));
     fd_.reset();
+  }
+  /// FIN. What comes is still read.
+  void end() { static_cast<void>(sys::end_sending(fd_.get())); }
+
+ private:
+  sys::Fd fd_;
+};
+
+/// A host to connect to, of no device: sockets that wait.
+class PlainHost {
+ public:
+  PlainHost() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const SocketAddress at = local_host();
+    REQUIRE(::bind(fd_.get(), at.get(), at.bytes) == 0);
+  }
+  /// TCP segments to this host carry that much at most, TCP's options included.
+  void offer_segments_of(int bytes) const {
+    REQUIRE(::setsockopt(fd_.get(), IPPROTO_TCP, TCP_MAXSEG, &bytes, sizeof(bytes)) == 0);
+  }
+  /// Until then whoever connects is refused.
+  void listen() const { REQUIRE(::listen(fd_.get(), 16) == 0); }
+  [[nodiscard]] std::uint16_t port() const { return port_of(sys::local_address(fd_.get())); }
+  [[nodiscard]] PlainPeer accept() const {
+    sys::Fd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    REQUIRE(fd.get() >= 0);
+    return PlainPeer(std::move(fd));
   }
 
  private:
