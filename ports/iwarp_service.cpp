@@ -332,6 +332,10 @@ bool IwarpService::is_dead() const { return impl_->engine_.is_dead(); }
 
 std::span<const Gid> IwarpService::addresses() const { return impl_->config_.addresses; }
 
+std::optional<Gid> IwarpService::address_toward(const Gid& peer) const {
+  return impl_->config_.address_toward(peer);
+}
+
 iwarp::ReadDepths IwarpService::depths_max() const { return impl_->depths_max_; }
 
 std::size_t IwarpService::private_data_room() const { return impl_->private_data_room_; }
