@@ -66,8 +66,11 @@ void mark_congestion(MutableBytes frame) {
     header.checksum = inet::ipv4_checksum(header);
     write_struct(frame.subspan(offset), header);
   };
+  // Traffic class: the low half of byte 0 and the high half of byte 1 (RFC 8200, 3).
+  const auto mark_ipv6 = [frame](std::size_t offset) { frame[offset + 1] |= std::byte{0x30}; };
   if (const auto tcp = inet::parse_tcp_frame(frame)) {
-    return mark_ipv4(tcp->segment_offset - inet::ipv4_header_bytes);
+    return inet::ipv4_of(tcp->source) ? mark_ipv4(tcp->segment_offset - inet::ipv4_header_bytes)
+                                      : mark_ipv6(tcp->segment_offset - inet::ipv6_header_bytes);
   }
   const auto parsed = roce::parse_frame(frame);
   if (!parsed) {
@@ -77,8 +80,7 @@ void mark_congestion(MutableBytes frame) {
   if (parsed->version == roce::Version::v2_ipv4) {
     mark_ipv4(offset);
   } else {
-    // Traffic class: the low half of byte 0 and the high half of byte 1 (RFC 8200, 3).
-    frame[offset + 1] |= std::byte{0x30};
+    mark_ipv6(offset);
   }
 }
 
@@ -115,8 +117,8 @@ FaultInjector::Facts FaultInjector::facts_of(Direction direction, ByteView frame
   facts.direction = direction;
   if (const auto tcp = inet::parse_tcp_frame(frame)) {
     facts.is_addressed = true;
-    facts.source = roce::gid_from_ipv4(tcp->source);
-    facts.destination = roce::gid_from_ipv4(tcp->destination);
+    facts.source = roce::gid_from_ipv6(tcp->source);
+    facts.destination = roce::gid_from_ipv6(tcp->destination);
     ByteView payload = tcp->segment.payload;
     facts.transport_offset = payload.empty()
                                  ? tcp->segment_offset

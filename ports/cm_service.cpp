@@ -259,12 +259,7 @@ bool CmService::is_on_this_host(const Gid& gid) const {
 }
 
 std::optional<Gid> CmService::address_toward(const Gid& gid) const {
-  const auto covering = std::ranges::find_if(
-      config_.link_addresses,
-      [&](const inet::LinkAddress& own) { return own.covers(roce::ipv6_from_gid(gid)); });
-  return covering != config_.link_addresses.end()
-             ? std::optional(roce::gid_from_ipv6(covering->address))
-             : std::nullopt;
+  return config_.address_toward(gid);
 }
 
 bool CmService::may_lead_to(const Gid& gid) const {

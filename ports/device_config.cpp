@@ -34,8 +34,9 @@ constexpr std::array variables = {
                         "take the IP addresses of this network interface"},
     EnvironmentVariable{env::raw, "--raw", "NAME",
                         "the same, by raw Ethernet instead of UDP: RoCE v1, too (CAP_NET_RAW)"},
-    EnvironmentVariable{env::link, "--link", "qemu:PATH",
-                        "be on the wire of a QEMU guest, by a UNIX socket; needs --address"},
+    EnvironmentVariable{env::link, "--link", "qemu:PATH|tap:NAME",
+                        "be on the wire of a QEMU guest, by a UNIX socket, or of a TAP interface; "
+                        "needs --address"},
     EnvironmentVariable{env::mac, "--mac", "MAC",
                         "Ethernet address of a link device (made of its first address)"},
     EnvironmentVariable{env::vlan, "--vlan", "ID",
@@ -415,6 +416,14 @@ Result<std::vector<DeviceConfig>, std::string> parse_devices(std::string_view to
   return finish(std::move(*drafts));
 }
 
+std::optional<Gid> DeviceConfig::address_toward(const Gid& peer) const {
+  const auto covering = std::ranges::find_if(link_addresses, [&](const inet::LinkAddress& own) {
+    return own.covers(roce::ipv6_from_gid(peer));
+  });
+  return covering != link_addresses.end() ? std::optional(roce::gid_from_ipv6(covering->address))
+                                          : std::nullopt;
+}
+
 bool DeviceConfig::faces_network() const {
   return !std::ranges::all_of(addresses, roce::is_loopback);
 }
@@ -423,7 +432,8 @@ namespace {
 
 /// Of an iWARP device: its Ethernet address and then zeros, as Linux' drivers have it.
 std::vector<nic::GidEntry> rnic_gid_table(const DeviceConfig& config) {
-  const inet::MacAddress mac = nic::mac_of(config.addresses.front());
+  const inet::MacAddress mac =
+      config.makes_frames() ? config.mac : nic::mac_of(config.addresses.front());
   Gid gid;
   std::ranges::copy(mac.bytes, gid.bytes.begin());
   return {{.gid = gid, .type = nic::GidEntry::Type::roce_v1}};

@@ -44,10 +44,10 @@
 // nothing on a device's transport. A variable that belongs to one transport is for the devices of
 // that transport; if there are none, it is an error.
 //
-// An iWARP device carries its connections over TCP sockets of the operating system; without a name
-// it is verbena_iw0. It is there only if it is asked for: a program that listens on all devices
-// would otherwise occupy ports of the host. VERBENA_TRANSPORT=both, without a file, makes verbena0
-// and behind it verbena_iw0.
+// An iWARP device carries its connections over TCP sockets of the operating system, or on a link
+// over a TCP of its own (own_tcp.h); without a name it is verbena_iw0. It is there only if it is
+// asked for: a program that listens on all devices would otherwise occupy ports of the host.
+// VERBENA_TRANSPORT=both, without a file, makes verbena0 and behind it verbena_iw0.
 //
 // The GID table is predictable: one RoCE v2 entry for each address, in the order in which the
 // addresses are given; an interface gives its IPv4 addresses, then its IPv6 addresses, the
@@ -143,6 +143,9 @@ struct DeviceConfig {
 
   /// An address is not a loopback address: other hosts can reach the device.
   [[nodiscard]] bool faces_network() const;
+  /// Of a device on a link: its address in whose subnet `peer` is. Nothing if it is in none, and of
+  /// other devices, whose kernel knows better.
+  [[nodiscard]] std::optional<Gid> address_toward(const Gid& peer) const;
   /// The device makes whole Ethernet frames for others, under an address of `mac`.
   [[nodiscard]] bool makes_frames() const { return raw || !link.empty(); }
 };

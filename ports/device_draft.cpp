@@ -508,15 +508,16 @@ SetResult DeviceDraft::check_transport() const {
                                    "MPA is for iWARP devices only ({}=iwarp)", env::transport)))
                              : SetResult();
   }
-  if (config_.makes_frames() || config_.vlan) {
+  if (config_.raw || config_.vlan) {
     return refuse(
-        "an iWARP device uses TCP sockets of the operating system: it takes addresses or an "
-        "interface, no raw Ethernet, no link and no VLAN");
+        "an iWARP device uses TCP sockets of the operating system, or a TCP of its own on a link: "
+        "it takes addresses, an interface or a link, no raw Ethernet and no VLAN");
   }
-  if (!config_.faults.empty()) {
+  if (!config_.faults.empty() && config_.link.empty()) {
     return refuse(
         "faults are of frames, and those of an iWARP device are made by the operating system's "
-        "TCP; use the simulator (verbena sim), or tc-netem(8) on the interface");
+        "TCP; use a device on a link, the simulator (verbena sim), or tc-netem(8) on the "
+        "interface");
   }
   if (has_roce_settings_) {
     return refuse("ICRC and ACK timers are RoCE's: an iWARP device has MPA's CRC and TCP's timers");

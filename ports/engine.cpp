@@ -15,9 +15,11 @@
 #include "ports/host_port.h"
 #include "ports/icrc_port.h"
 #include "ports/interfaces.h"
+#include "ports/kernel_socket.h"
 #include "ports/link_port.h"
 #include "ports/log.h"
 #include "ports/log_port.h"
+#include "ports/own_tcp_port.h"
 #include "ports/raw_port.h"
 #include "ports/sys.h"
 #include "ports/tcp_port.h"
@@ -55,7 +57,8 @@ Result<std::unique_ptr<NetworkPort>, std::string> open_network(
     return LinkPort::open({.device = config.name,
                            .link = config.link,
                            .mac = config.mac,
-                           .addresses = config.link_addresses});
+                           .addresses = config.link_addresses,
+                           .takes_tcp = config.technology == nic::Technology::iwarp});
   }
   const std::vector<InterfaceAddress> outside = outside_of(config, host);
   if (!config.raw) {
@@ -127,6 +130,33 @@ Result<std::unique_ptr<Port>, std::string> decorate(const DeviceConfig& config, 
   return port;
 }
 
+/// The longest IP packet of a link: that of Ethernet, or as long as it has to be for packets of
+/// RoCE with the device's MTU (device_draft.cpp).
+std::uint16_t packet_bytes_max(const DeviceConfig& config) {
+  constexpr std::uint32_t ethernet_bytes = 1500;
+  constexpr std::uint32_t overhead_bytes = 84;
+  return static_cast<std::uint16_t>(
+      std::max(ethernet_bytes, nic::mtu_bytes(config.mtu) + overhead_bytes));
+}
+
+/// The port of an iWARP device on a link, with a TCP of its own: its segments are frames, with all
+/// that stands in front of those of other devices.
+Result<std::unique_ptr<TcpPort>, std::string> open_own_tcp(const DeviceConfig& config,
+                                                           std::unique_ptr<Fabric> fabric) {
+  const SlotLife place = fabric->self();
+  auto port = open_ways(config, std::move(fabric));
+  if (port) {
+    port = decorate(config, place, std::move(*port));
+  }
+  if (!port) {
+    return std::unexpected(std::move(port.error()));
+  }
+  auto tcp = std::make_shared<OwnTcp>(inet::TcpStack::Settings{
+      .addresses = config.link_addresses, .packet_bytes_max = packet_bytes_max(config)});
+  auto frames = std::make_unique<OwnTcpPort>(std::move(*port), tcp);
+  return TcpPort::open(std::move(frames), std::move(tcp), nullptr);
+}
+
 /// The port of an iWARP device. Nothing stands in front of it that knows frames only.
 Result<std::unique_ptr<TcpPort>, std::string> open_streams(const DeviceConfig& config,
                                                            std::unique_ptr<Fabric> fabric) {
@@ -142,7 +172,8 @@ Result<std::unique_ptr<TcpPort>, std::string> open_streams(const DeviceConfig& c
                     "are made up around the real bytes",
                     config.name, sys::process_id()));
   }
-  return TcpPort::open(std::make_unique<FabricPort>(std::move(fabric)), std::move(recorder));
+  return TcpPort::open(std::make_unique<FabricPort>(std::move(fabric)),
+                       std::make_shared<KernelTcp>(), std::move(recorder));
 }
 
 struct OpenedPort {
@@ -154,7 +185,8 @@ Result<OpenedPort, std::string> open_port(const DeviceConfig& config,
                                           std::unique_ptr<Fabric> fabric) {
   OpenedPort opened;
   if (config.technology == nic::Technology::iwarp) {
-    auto port = open_streams(config, std::move(fabric));
+    auto port = config.link.empty() ? open_streams(config, std::move(fabric))
+                                    : open_own_tcp(config, std::move(fabric));
     if (!port) {
       return std::unexpected(std::move(port.error()));
     }

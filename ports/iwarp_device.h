@@ -4,8 +4,8 @@
 //
 // A connection is a TCP connection of the operating system. Its port space is the kernel's, so
 // bind() binds sockets: uniqueness, ephemeral ports and what others on this host occupy are the
-// kernel's business. Nothing is listened on before listen(), and then on addresses of the device
-// only.
+// kernel's business. On a link all of that is our own TCP's, which has a port space for itself.
+// Nothing is listened on before listen(), and then on addresses of the device only.
 //
 //   initiator   bind() ─ connect() ─► established, rejected, unreachable or failed
 //   responder   bind() ─ listen() ─► request ─ accept() ─► established
@@ -123,6 +123,8 @@ class IwarpDevice {
 
   /// The device's IP addresses, IPv4 ones mapped.
   [[nodiscard]] virtual std::span<const Gid> addresses() const = 0;
+  /// See DeviceConfig::address_toward().
+  [[nodiscard]] virtual std::optional<Gid> address_toward(const Gid& peer) const = 0;
   /// The most that a side may take (ird), and want (ord).
   [[nodiscard]] virtual iwarp::ReadDepths depths_max() const = 0;
   /// Private data of connect(), accept() and reject() in bytes: 512, or less where the settings

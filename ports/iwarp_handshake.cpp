@@ -8,7 +8,6 @@
 
 #include "ports/engine.h"
 #include "ports/sys_net.h"
-#include "ports/sys_tcp.h"
 
 namespace verbena::ports {
 
@@ -22,7 +21,7 @@ constexpr Duration attempt_interval = std::chrono::milliseconds(2);
 
 }  // namespace
 
-std::unique_ptr<IwarpHandshake> IwarpHandshake::initiator(sys::Fd socket,
+std::unique_ptr<IwarpHandshake> IwarpHandshake::initiator(std::unique_ptr<TcpSocket> socket,
                                                           const iwarp::MpaSettings& settings,
                                                           const SocketAddress& remote) {
   std::unique_ptr<IwarpHandshake> handshake(new IwarpHandshake(std::move(socket), settings, true));
@@ -30,26 +29,25 @@ std::unique_ptr<IwarpHandshake> IwarpHandshake::initiator(sys::Fd socket,
   return handshake;
 }
 
-std::unique_ptr<IwarpHandshake> IwarpHandshake::responder(sys::Fd socket,
+std::unique_ptr<IwarpHandshake> IwarpHandshake::responder(std::unique_ptr<TcpSocket> socket,
                                                           const iwarp::MpaSettings& settings) {
   std::unique_ptr<IwarpHandshake> handshake(new IwarpHandshake(std::move(socket), settings, false));
-  handshake->remote_ = sys::remote_address(handshake->socket_.get());
-  static_cast<void>(sys::send_at_once(handshake->socket_.get()));
+  handshake->remote_ = handshake->socket_->remote();
   return handshake;
 }
 
-IwarpHandshake::IwarpHandshake(sys::Fd socket, const iwarp::MpaSettings& settings,
-                               bool is_initiator)
+IwarpHandshake::IwarpHandshake(std::unique_ptr<TcpSocket> socket,
+                               const iwarp::MpaSettings& settings, bool is_initiator)
     : socket_(std::move(socket)),
       mpa_(is_initiator ? iwarp::MpaConnector::initiator(settings)
                         : iwarp::MpaConnector::responder(settings)),
-      local_(sys::local_address(socket_.get())),
+      local_(socket_->local()),
       phase_(is_initiator ? Phase::connecting : Phase::waiting) {}
 
 IwarpHandshake::~IwarpHandshake() = default;
 
 Result<void, int> IwarpHandshake::watch_by(Reactor& reactor, Reactor::Handler handler) {
-  auto waiter = reactor.watch(socket_.get(), std::move(handler));
+  auto waiter = reactor.watch(socket_->fd(), std::move(handler));
   if (!waiter) {
     return std::unexpected(waiter.error());
   }
@@ -79,13 +77,13 @@ void IwarpHandshake::connect(iwarp::ReadDepths depths, ByteView private_data,
 }
 
 void IwarpHandshake::attempt(Time now) {
-  int result = sys::connect_to(socket_.get(), remote_);
+  int result = socket_->connect(remote_);
   if (result == -ECONNABORTED) {
     // Of an attempt that was refused Linux tells once more, and then the socket is as new.
     result = connect_again();
   }
   if (result >= 0 || result == -EINPROGRESS) {
-    waiter_->await_room();
+    await_connection();
     await_time(now);
   } else if (!awaits_listener(result, now)) {
     finish(End::connection, result);
@@ -96,8 +94,8 @@ void IwarpHandshake::attempt(Time now) {
 /// The kernel has given an ephemeral port back, but the program may have been told it. If another
 /// has it by now, the kernel chooses a new one, and the event tells.
 int IwarpHandshake::connect_again() {
-  static_cast<void>(sys::bind_to(socket_.get(), local_));
-  return sys::connect_to(socket_.get(), remote_);
+  static_cast<void>(socket_->bind(local_));
+  return socket_->connect(remote_);
 }
 
 bool IwarpHandshake::awaits_listener(int error, Time now) {
@@ -107,6 +105,14 @@ bool IwarpHandshake::awaits_listener(int error, Time now) {
   next_attempt_ = now + attempt_interval;
   await_time(now);
   return true;
+}
+
+void IwarpHandshake::await_connection() {
+  if (socket_->room_event() == EPOLLIN) {
+    waiter_->await_input();
+  } else {
+    waiter_->await_room();
+  }
 }
 
 void IwarpHandshake::await_time(Time now) {
@@ -162,7 +168,7 @@ void IwarpHandshake::advance_connecting(Time now) {
     }
     return;
   }
-  const int error = sys::take_error(socket_.get());
+  const int error = socket_->take_error();
   if (awaits_listener(error, now)) {
     return;
   }
@@ -173,16 +179,15 @@ void IwarpHandshake::advance_connecting(Time now) {
     finish(End::connection, error);
     return;
   }
-  if (sys::remote_address(socket_.get()).storage.ss_family == AF_UNSPEC) {
-    waiter_->await_room();
+  if (socket_->remote().storage.ss_family == AF_UNSPEC) {
+    await_connection();
     return;
   }
-  local_ = sys::local_address(socket_.get());
+  local_ = socket_->local();
   if (capture_) {
     capture_ = std::make_unique<StreamCapture>(recorder_, local_, remote_);
     capture_->opened(true);
   }
-  static_cast<void>(sys::send_at_once(socket_.get()));
   phase_ = Phase::waiting;
   if (say_all()) {
     waiter_->await_input();
@@ -194,7 +199,7 @@ void IwarpHandshake::advance_connecting(Time now) {
 void IwarpHandshake::advance_waiting() {
   std::array<std::byte, iwarp::start_frame_bytes_max> room{};
   while (phase_ == Phase::waiting) {
-    const int received = sys::receive(socket_.get(), room);
+    const int received = socket_->receive(room);
     if (received == -EAGAIN || received == -EINTR) {
       waiter_->await_input();
       return;
@@ -271,7 +276,7 @@ void IwarpHandshake::advance_leaving() {
 /// Nothing can come but the end: the peer has given up, or breaks the protocol.
 void IwarpHandshake::advance_asked() {
   std::array<std::byte, 1> room{};
-  const int received = sys::receive(socket_.get(), room);
+  const int received = socket_->receive(room);
   if (received == -EAGAIN || received == -EINTR) {
     waiter_->await_input();
     return;
@@ -295,7 +300,7 @@ void IwarpHandshake::reject(ByteView private_data) {
 }
 
 void IwarpHandshake::reset() {
-  static_cast<void>(sys::reset_on_close(socket_.get()));
+  socket_->reset_on_close();
   if (capture_) {
     capture_->reset();
     capture_.reset();
@@ -304,7 +309,7 @@ void IwarpHandshake::reset() {
 
 bool IwarpHandshake::say_all() {
   const ByteView bytes = mpa_.output();
-  const int sent = bytes.empty() ? 0 : sys::send(socket_.get(), bytes);
+  const int sent = bytes.empty() ? 0 : socket_->send(bytes);
   if (capture_ && sent > 0) {
     capture_->sent(bytes.first(static_cast<std::size_t>(sent)));
   }
@@ -324,7 +329,7 @@ void IwarpHandshake::finish(End end, int status) {
 }
 
 std::size_t IwarpHandshake::segment_bytes() const {
-  const int bytes = sys::segment_bytes(socket_.get());
+  const int bytes = socket_->segment_bytes();
   return bytes > 0 ? static_cast<std::size_t>(bytes) : segment_bytes_default;
 }
 

@@ -18,7 +18,7 @@
 #include "ports/reactor.h"
 #include "ports/socket_address.h"
 #include "ports/stream_capture.h"
-#include "ports/sys.h"
+#include "ports/tcp_socket.h"
 #include "ports/tcp_stream.h"
 #include "proto/iwarp/connector.h"
 
@@ -49,12 +49,12 @@ class IwarpHandshake {
   };
 
   /// An initiator whose socket has a local address; connect() follows.
-  [[nodiscard]] static std::unique_ptr<IwarpHandshake> initiator(sys::Fd socket,
+  [[nodiscard]] static std::unique_ptr<IwarpHandshake> initiator(std::unique_ptr<TcpSocket> socket,
                                                                  const iwarp::MpaSettings& settings,
                                                                  const SocketAddress& remote);
   /// A responder, over a TCP connection that was accepted.
   [[nodiscard]] static std::unique_ptr<IwarpHandshake> responder(
-      sys::Fd socket, const iwarp::MpaSettings& settings);
+      std::unique_ptr<TcpSocket> socket, const iwarp::MpaSettings& settings);
   ~IwarpHandshake();
   IwarpHandshake(const IwarpHandshake&) = delete;
   IwarpHandshake& operator=(const IwarpHandshake&) = delete;
@@ -99,11 +99,12 @@ class IwarpHandshake {
   };
   [[nodiscard]] Agreed take_stream();
 
-  /// In the child of a fork(): closes the socket and nothing else; the object is leaked.
-  void abandon() { socket_.reset(); }
+  /// In the child of a fork(): closes the descriptor and nothing else; the object is leaked.
+  void abandon() { socket_->abandon(); }
 
  private:
-  IwarpHandshake(sys::Fd socket, const iwarp::MpaSettings& settings, bool is_initiator);
+  IwarpHandshake(std::unique_ptr<TcpSocket> socket, const iwarp::MpaSettings& settings,
+                 bool is_initiator);
 
   /// Tries to connect, once.
   void attempt(Time now);
@@ -112,6 +113,8 @@ class IwarpHandshake {
   /// Whoever listened there ends one listener and begins the next, as perftest does: the connection
   /// is refused only if it still is a moment later. True: another attempt follows.
   [[nodiscard]] bool awaits_listener(int error, Time now);
+  /// Until the socket is connected, or isn't.
+  void await_connection();
   /// For the deadline or the next attempt, whatever comes first.
   void await_time(Time now);
   void advance_connecting(Time now);
@@ -127,7 +130,7 @@ class IwarpHandshake {
   [[nodiscard]] bool say_all();
   void finish(End end, int status);
 
-  sys::Fd socket_;
+  std::unique_ptr<TcpSocket> socket_;
   iwarp::MpaConnector mpa_;
   std::unique_ptr<Reactor::Waiter> waiter_;
   std::shared_ptr<StreamRecorder> recorder_;

@@ -10,7 +10,6 @@
 #include "ports/failure_journal.h"
 #include "ports/iwarp_service_impl.h"
 #include "ports/iwarp_sockets.h"
-#include "ports/sys_tcp.h"
 
 namespace verbena::ports {
 
@@ -56,6 +55,7 @@ Result<void, std::string> IwarpService::Impl::start() {
     if (TcpPort* const port = engine_.streams()) {
       counters_ = port->handshakes();
       recorder_ = port->recorder();
+      network_ = port->network();
       port->set_listener(this);
       port->set_close_patience(limits_.close_patience);
     }
@@ -79,6 +79,12 @@ IwarpService::Impl::~Impl() {
   }
 }
 
+void IwarpService::Impl::run_engine_if_needed() {
+  if (network_ && network_->waits_for_engine()) {
+    engine_.with_nic([](nic::Nic&, Time) {});
+  }
+}
+
 void IwarpService::Impl::before_fork() { locked_for_fork_ = mutex_.try_lock_for(hook_patience); }
 
 void IwarpService::Impl::after_fork_in_parent() {
@@ -94,7 +100,7 @@ void IwarpService::Impl::after_fork_in_child() {
   }
   for (auto& [id, port] : ports_) {
     for (Listener& listener : port.listeners) {
-      listener.socket.reset();
+      listener.socket->abandon();
     }
   }
   for (auto& [id, connection] : connections_) {
@@ -108,12 +114,12 @@ void IwarpService::Impl::after_fork_in_child() {
 // --- Ports
 
 Result<IwarpDevice::Bound, int> IwarpService::Impl::bind(const IwarpBindClaim& claim) {
-  auto bound = bind_sockets(claim, config_.addresses);
+  auto bound = bind_sockets(*network_, claim, config_.addresses);
   if (!bound) {
     return std::unexpected(bound.error());
   }
   const IwarpPortId id{++last_port_};
-  for (sys::Fd& socket : bound->sockets) {
+  for (std::unique_ptr<TcpSocket>& socket : bound->sockets) {
     ports_[id].listeners.push_back({.socket = std::move(socket), .waiter = nullptr});
   }
   return Bound{.id = id, .port = bound->port};
@@ -136,14 +142,14 @@ int IwarpService::Impl::listen(IwarpPortId id, int backlog, std::uintptr_t cooki
 }
 
 int IwarpService::Impl::listen(IwarpPortId id, Listener& listener, int backlog) {
-  const int socket = listener.socket.get();
+  TcpSocket* const socket = listener.socket.get();
   // Who bound the same port and listens is in the way; who only waits for its end isn't.
-  static_cast<void>(sys::set_reuse(socket, true));
-  if (const int result = sys::listen(socket, backlog); result < 0) {
+  static_cast<void>(socket->set_reuse(true));
+  if (const int result = socket->listen(backlog); result < 0) {
     return -result;
   }
   if (!listener.waiter) {
-    auto waiter = reactor_->watch(socket, [this, id, socket] { on_listener(id, socket); });
+    auto waiter = reactor_->watch(socket->fd(), [this, id, socket] { on_listener(id, socket); });
     if (!waiter) {
       return waiter.error();
     }
@@ -161,11 +167,13 @@ bool IwarpService::Impl::is_acceptable(const iwarp::ReadDepths& depths,
          depths.ord <= depths_max_.ord;
 }
 
-Result<sys::Fd, int> IwarpService::Impl::socket_for(const IwarpConnect& what) {
+Result<std::unique_ptr<TcpSocket>, int> IwarpService::Impl::socket_for(const IwarpConnect& what) {
   if (what.bound == IwarpPortId{}) {
-    auto bound = bind_sockets({.address = what.local}, config_.addresses);
-    return bound ? Result<sys::Fd, int>(std::move(bound->sockets.front()))
-                 : std::unexpected(bound.error());
+    auto bound = bind_sockets(*network_, {.address = what.local}, config_.addresses);
+    if (!bound) {
+      return std::unexpected(bound.error());
+    }
+    return std::move(bound->sockets.front());
   }
   const auto found = ports_.find(what.bound);
   if (found == ports_.end() || found->second.cookie) {
@@ -173,9 +181,9 @@ Result<sys::Fd, int> IwarpService::Impl::socket_for(const IwarpConnect& what) {
   }
   const auto wanted = address_of(*what.local.get());
   for (Listener& listener : found->second.listeners) {
-    const SocketAddress local = sys::local_address(listener.socket.get());
+    const SocketAddress local = listener.socket->local();
     if (address_of(*local.get()) == wanted) {
-      sys::Fd socket = std::move(listener.socket);
+      std::unique_ptr<TcpSocket> socket = std::move(listener.socket);
       ports_.erase(found);
       return socket;
     }
@@ -195,7 +203,7 @@ Result<IwarpConnectionId, int> IwarpService::Impl::connect(const IwarpConnect& w
   if (!socket) {
     return std::unexpected(socket.error());
   }
-  static_cast<void>(sys::set_reuse(socket->get(), true));
+  static_cast<void>((*socket)->set_reuse(true));
   const IwarpConnectionId id{++last_connection_};
   Connection connection;
   connection.cookie = what.cookie;
@@ -329,6 +337,10 @@ void IwarpService::set_consumer(IwarpConsumer& consumer) {
 bool IwarpService::is_dead() const { return impl_->engine_.is_dead(); }
 
 std::span<const Gid> IwarpService::addresses() const { return impl_->config_.addresses; }
+
+std::optional<Gid> IwarpService::address_toward(const Gid& peer) const {
+  return impl_->config_.address_toward(peer);
+}
 
 iwarp::ReadDepths IwarpService::depths_max() const { return impl_->depths_max_; }
 

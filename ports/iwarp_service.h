@@ -11,6 +11,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -55,6 +56,7 @@ class IwarpService final : public IwarpDevice {
   void set_consumer(IwarpConsumer& consumer) override;
   [[nodiscard]] bool is_dead() const override;
   [[nodiscard]] std::span<const Gid> addresses() const override;
+  [[nodiscard]] std::optional<Gid> address_toward(const Gid& peer) const override;
   [[nodiscard]] iwarp::ReadDepths depths_max() const override;
   [[nodiscard]] std::size_t private_data_room() const override;
   Result<Bound, int> bind(const IwarpBindClaim& claim) override;

@@ -77,7 +77,7 @@ std::uintptr_t IwarpService::Impl::tell(Kind kind, IwarpConnectionId id,
 
 // --- Sockets that listen
 
-void IwarpService::Impl::on_listener(IwarpPortId id, int socket) {
+void IwarpService::Impl::on_listener(IwarpPortId id, const TcpSocket* socket) {
   const auto guard = locked();
   const auto found = ports_.find(id);
   if (found == ports_.end()) {
@@ -92,7 +92,7 @@ void IwarpService::Impl::on_listener(IwarpPortId id, int socket) {
 
 void IwarpService::Impl::accept_all(IwarpPortId id, Listener& listener) {
   for (int i = 0; i < accepts_max; ++i) {
-    auto socket = sys::accept(listener.socket.get());
+    auto socket = listener.socket->accept();
     if (socket) {
       welcome(id, std::move(*socket));
       continue;
@@ -111,7 +111,7 @@ void IwarpService::Impl::accept_all(IwarpPortId id, Listener& listener) {
   listener.waiter->await_input();
 }
 
-void IwarpService::Impl::welcome(IwarpPortId id, sys::Fd socket) {
+void IwarpService::Impl::welcome(IwarpPortId id, std::unique_ptr<TcpSocket> socket) {
   if (half_open_.size() >= limits_.half_open_max) {
     evict_oldest();
   }

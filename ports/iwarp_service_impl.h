@@ -19,8 +19,8 @@
 #include "ports/log.h"
 #include "ports/process_hooks.h"
 #include "ports/reactor.h"
-#include "ports/sys.h"
 #include "ports/tcp_port.h"
+#include "ports/tcp_socket.h"
 
 namespace verbena::ports {
 
@@ -44,7 +44,7 @@ class IwarpService::Impl final : public StreamListener, public ProcessHook {
   friend class IwarpService;
 
   struct Listener {
-    sys::Fd socket;
+    std::unique_ptr<TcpSocket> socket;
     std::unique_ptr<Reactor::Waiter> waiter;
   };
   struct BoundPort {
@@ -65,9 +65,20 @@ class IwarpService::Impl final : public StreamListener, public ProcessHook {
   };
   using Connections = std::map<IwarpConnectionId, Connection>;
 
-  [[nodiscard]] std::unique_lock<std::timed_mutex> locked() {
-    return std::unique_lock<std::timed_mutex>(mutex_);
-  }
+  /// Holds the lock. In the end the engine runs if sockets wait for it.
+  class Work {
+   public:
+    explicit Work(Impl& impl) : impl_(impl), guard_(impl.mutex_) {}
+    ~Work() { impl_.run_engine_if_needed(); }
+    Work(const Work&) = delete;
+    Work& operator=(const Work&) = delete;
+
+   private:
+    Impl& impl_;
+    std::lock_guard<std::timed_mutex> guard_;
+  };
+  [[nodiscard]] Work locked() { return Work(*this); }
+  void run_engine_if_needed();
 
   // Commands, under the lock.
   Result<Bound, int> bind(const IwarpBindClaim& claim);
@@ -80,16 +91,16 @@ class IwarpService::Impl final : public StreamListener, public ProcessHook {
   void destroy(IwarpConnectionId id);
   [[nodiscard]] bool is_acceptable(const iwarp::ReadDepths& depths, ByteView private_data) const;
   /// The bound socket from which to connect to that peer.
-  [[nodiscard]] Result<sys::Fd, int> socket_for(const IwarpConnect& what);
+  [[nodiscard]] Result<std::unique_ptr<TcpSocket>, int> socket_for(const IwarpConnect& what);
   [[nodiscard]] Connections::iterator find_asked(IwarpConnectionId id);
 
   // The reactor's handlers.
-  void on_listener(IwarpPortId id, int socket);
+  void on_listener(IwarpPortId id, const TcpSocket* socket);
   void on_handshake(IwarpConnectionId id);
   void on_streams_over();
 
   void accept_all(IwarpPortId id, Listener& listener);
-  void welcome(IwarpPortId id, sys::Fd socket);
+  void welcome(IwarpPortId id, std::unique_ptr<TcpSocket> socket);
   /// Room for one who has come.
   void evict_oldest();
   /// A responder has the request.
@@ -110,6 +121,7 @@ class IwarpService::Impl final : public StreamListener, public ProcessHook {
   const IwarpLimits limits_;
   std::shared_ptr<HandshakeCounters> counters_;
   std::shared_ptr<StreamRecorder> recorder_;
+  std::shared_ptr<TcpNetwork> network_;
   std::size_t private_data_room_ = 0;
   iwarp::ReadDepths depths_max_;
 

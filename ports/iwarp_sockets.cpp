@@ -4,8 +4,6 @@
 #include <cerrno>
 
 #include "ports/interfaces.h"
-#include "ports/sys_net.h"
-#include "ports/sys_tcp.h"
 #include "proto/roce/gid.h"
 
 namespace verbena::ports {
@@ -51,30 +49,31 @@ std::vector<SocketAddress> covered(const IwarpBindClaim& claim, std::span<const 
 /// unless the program says otherwise. But connections of former times that only wait for their end
 /// (TIME_WAIT) must not be in the way, as they are not in rdma_cm's own port spaces; for that
 /// SO_REUSEADDR is needed, in the second attempt.
-int bind_alone_or_shared(int fd, const SocketAddress& address, bool shared) {
-  int result = shared ? sys::set_reuse(fd, true) : 0;
-  result = result == 0 ? sys::bind_to(fd, address) : result;
+int bind_alone_or_shared(TcpSocket& socket, const SocketAddress& address, bool shared) {
+  int result = shared ? socket.set_reuse(true) : 0;
+  result = result == 0 ? socket.bind(address) : result;
   if (result == -EADDRINUSE && !shared) {
-    result = sys::set_reuse(fd, true);
-    result = result == 0 ? sys::bind_to(fd, address) : result;
-    static_cast<void>(sys::set_reuse(fd, false));
+    result = socket.set_reuse(true);
+    result = result == 0 ? socket.bind(address) : result;
+    static_cast<void>(socket.set_reuse(false));
   }
   return result;
 }
 
 /// Binds all, the later ones to the port of the first.
-Result<BoundSockets, int> bind_all(const std::vector<SocketAddress>& places, bool shared) {
+Result<BoundSockets, int> bind_all(TcpNetwork& network, const std::vector<SocketAddress>& places,
+                                   bool shared) {
   BoundSockets bound;
   for (const SocketAddress& place : places) {
     const SocketAddress wanted = bound.port != 0 ? with_port(place, bound.port) : place;
-    auto socket = sys::tcp_socket(place.storage.ss_family);
+    auto socket = network.socket(place.storage.ss_family);
     if (!socket) {
       return std::unexpected(-socket.error());
     }
-    if (const int result = bind_alone_or_shared(socket->get(), wanted, shared); result < 0) {
+    if (const int result = bind_alone_or_shared(**socket, wanted, shared); result < 0) {
       return std::unexpected(-result);
     }
-    bound.port = port_of(sys::local_address(socket->get()));
+    bound.port = port_of((*socket)->local());
     bound.sockets.push_back(std::move(*socket));
   }
   return bound;
@@ -88,7 +87,7 @@ SocketAddress with_scope(const SocketAddress& address, const Gid& local) {
                               : address;
 }
 
-Result<BoundSockets, int> bind_sockets(const IwarpBindClaim& claim,
+Result<BoundSockets, int> bind_sockets(TcpNetwork& network, const IwarpBindClaim& claim,
                                        std::span<const Gid> addresses) {
   const int family = claim.address.storage.ss_family;
   if (family != AF_INET && family != AF_INET6) {
@@ -101,7 +100,7 @@ Result<BoundSockets, int> bind_sockets(const IwarpBindClaim& claim,
   const int attempts = port_of(claim.address) == 0 ? ephemeral_attempts_max : 1;
   Result<BoundSockets, int> bound = std::unexpected(EADDRINUSE);
   for (int i = 0; i < attempts && !bound && bound.error() == EADDRINUSE; ++i) {
-    bound = bind_all(places, claim.reuse);
+    bound = bind_all(network, places, claim.reuse);
   }
   return bound;
 }

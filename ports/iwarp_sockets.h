@@ -3,19 +3,20 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "base/result.h"
 #include "ports/iwarp_device.h"
-#include "ports/sys.h"
+#include "ports/tcp_socket.h"
 #include "proto/gid.h"
 
 namespace verbena::ports {
 
 struct BoundSockets {
   /// At least one.
-  std::vector<sys::Fd> sockets;
+  std::vector<std::unique_ptr<TcpSocket>> sockets;
   std::uint16_t port = 0;
 };
 
@@ -24,7 +25,8 @@ struct BoundSockets {
 [[nodiscard]] SocketAddress with_scope(const SocketAddress& address, const Gid& local);
 
 /// `addresses` are the device's. The error is an errno value; see IwarpDevice::bind().
-[[nodiscard]] Result<BoundSockets, int> bind_sockets(const IwarpBindClaim& claim,
+[[nodiscard]] Result<BoundSockets, int> bind_sockets(TcpNetwork& network,
+                                                     const IwarpBindClaim& claim,
                                                      std::span<const Gid> addresses);
 
 }  // namespace verbena::ports

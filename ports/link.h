@@ -1,6 +1,7 @@
 // A link: whole Ethernet frames to and from whoever is at its other end, by no network interface of
-// this host. What a link is called, `qemu:PATH` or `qemu-dgram:LOCAL,REMOTE`, says what it is
-// (qemu_stream.h, qemu_datagram.h).
+// this host of which its kernel knows. What a link is called, `qemu:PATH`,
+// `qemu-dgram:LOCAL,REMOTE` or `tap:NAME`, says what it is (qemu_stream.h, qemu_datagram.h,
+// tap_link.h).
 //
 // One process at a time has a link; the frames of a wire have no place for who of several is meant.
 #pragma once
@@ -24,9 +25,10 @@ namespace verbena::ports {
 inline constexpr std::size_t link_frame_bytes_max = std::size_t{4096} + 65536;
 
 struct LinkPlace {
-  enum class Kind : std::uint8_t { qemu_stream, qemu_datagram };
+  enum class Kind : std::uint8_t { qemu_stream, qemu_datagram, tap };
   Kind kind = Kind::qemu_stream;
-  /// Absolute paths of UNIX sockets. `remote` is that of the other end, for datagrams only.
+  /// Absolute paths of UNIX sockets; of a TAP interface its name. `remote` is that of the other
+  /// end, for datagrams only.
   std::string path;
   std::string remote;
 

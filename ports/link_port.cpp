@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "ports/log.h"
 #include "ports/network_frame.h"
+#include "proto/inet/tcp/frame.h"
 #include "proto/roce/gid.h"
 
 namespace verbena::ports {
@@ -74,6 +75,7 @@ Result<std::unique_ptr<LinkPort>, std::string> LinkPort::open(const Place& place
 
 LinkPort::LinkPort(const Place& place, std::unique_ptr<Link> link)
     : device_(place.device),
+      takes_tcp_(place.takes_tcp),
       name_(place.link),
       link_(std::move(link)),
       host_(place.mac, place.addresses) {}
@@ -180,11 +182,18 @@ void LinkPort::take(ByteView frame, NetworkFrameHandler& handler, Speaker& speak
     }
     return;
   }
-  if (const auto network_frame = read_network_frame(frame)) {
+  if (const auto network_frame = read(frame)) {
     handler.on_network_frame(*network_frame);
   } else {
     ++ignored_;
   }
+}
+
+std::optional<NetworkFrame> LinkPort::read(ByteView frame) const {
+  if (!takes_tcp_) {
+    return read_network_frame(frame);
+  }
+  return inet::parse_tcp_frame(frame) ? std::optional(NetworkFrame{.bytes = frame}) : std::nullopt;
 }
 
 void LinkPort::tell_link_is_out() {

@@ -1,6 +1,6 @@
-// The way to other hosts by a link (link.h) that no kernel knows of: RoCE v1 and v2 in whole
-// Ethernet frames, and a host that speaks for itself: it answers ARP, neighbour discovery and echo,
-// and asks who has which Ethernet address (proto/inet/link_host.h).
+// The way to other hosts by a link (link.h) that no kernel knows of: RoCE v1 and v2, or TCP, in
+// whole Ethernet frames, and a host that speaks for itself: it answers ARP, neighbour discovery and
+// echo, and asks who has which Ethernet address (proto/inet/link_host.h).
 //
 //   NIC ◀──▶ LinkPort ◀──▶ Link ◀──▶ QEMU, another Verbena
 //               │ ▲
@@ -36,6 +36,8 @@ class LinkPort final : public NetworkPort {
     inet::MacAddress mac{};
     /// With their subnets.
     std::vector<inet::LinkAddress> addresses;
+    /// TCP is what the device speaks, and RoCE isn't.
+    bool takes_tcp = false;
   };
   /// The error is a sentence that says what to do.
   [[nodiscard]] static Result<std::unique_ptr<LinkPort>, std::string> open(const Place& place);
@@ -74,11 +76,14 @@ class LinkPort final : public NetworkPort {
   [[nodiscard]] MutableBytes lose(std::size_t bytes, std::uint64_t& counter);
   [[nodiscard]] MutableBytes try_later();
   void take(ByteView frame, NetworkFrameHandler& handler, Speaker& speaker);
+  /// The frame is of the kind that the device speaks.
+  [[nodiscard]] std::optional<NetworkFrame> read(ByteView frame) const;
   void tell_link_is_out();
   void tell_unreachable(const Gid& destination);
   void tell_conflict();
 
   std::string device_;
+  bool takes_tcp_;
   std::string name_;
   std::unique_ptr<Link> link_;
   inet::LinkHost host_;

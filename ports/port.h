@@ -49,6 +49,9 @@ class FrameHandler {
   X(link_answers)             /* ARP, neighbour discovery, echo: answered on a link */             \
   X(link_frames_ignored)      /* came by a link for others, or in a protocol not spoken here */    \
   X(link_frames_refused)      /* came by a link and made no sense */                               \
+  X(segments_refused)         /* own TCP: damaged, or of an address that no peer has */            \
+  X(segments_of_strangers)    /* own TCP: of no connection here; answered by a reset */            \
+  X(connections_ignored)      /* own TCP: whose SYN was too much; the peer asks again */           \
   X(streams_opened)           /* iWARP: connections that were agreed on */                         \
   X(streams_lost)             /* iWARP: those that were reset, by a peer, by us or the network */  \
   X(handshakes_refused)       /* iWARP: those who came with no request that we can agree to */     \

@@ -8,7 +8,6 @@
 #include "nic_model/types.h"
 #include "ports/engine.h"
 #include "proto/inet/headers.h"
-#include "proto/inet/tcp/checksum.h"
 #include "proto/inet/tcp/frame.h"
 #include "proto/inet/tcp/options.h"
 #include "proto/roce/gid.h"
@@ -19,7 +18,6 @@ namespace {
 
 using inet::TcpHeader;
 
-constexpr std::uint8_t time_to_live = 64;
 /// An IP packet has at most 65,535 bytes; the longest headers are those of IPv6.
 constexpr std::size_t payload_bytes_max = 0xFFFF - inet::ipv6_header_bytes - inet::tcp_header_bytes;
 /// As much as a window can be: nobody shall think that it is full.
@@ -38,39 +36,11 @@ std::uint32_t initial_sequence_of(const SocketAddress& from, const SocketAddress
   return static_cast<std::uint32_t>(Prng(sequence).next());
 }
 
-/// Completes a frame over IPv6 whose segment, with a checksum of 0, stands at its end.
-void finish_ipv6_frame(MutableBytes frame, const Gid& from, const Gid& to) {
-  inet::EthernetHeader ethernet;
-  ethernet.source = nic::mac_of(from);
-  ethernet.destination = nic::mac_of(to);
-  ethernet.ethertype = inet::ethertype_ipv6;
-  write_struct(frame, ethernet);
-  const MutableBytes packet = frame.subspan(inet::ethernet_header_bytes);
-  const MutableBytes segment = packet.subspan(inet::ipv6_header_bytes);
-  inet::Ipv6Header ip;
-  ip.set_class_and_flow(0, 0);
-  ip.payload_bytes = static_cast<std::uint16_t>(segment.size());
-  ip.next_header = inet::ip_protocol_tcp;
-  ip.hop_limit = time_to_live;
-  ip.source = roce::ipv6_from_gid(from);
-  ip.destination = roce::ipv6_from_gid(to);
-  write_struct(packet, ip);
-  auto header = read_struct<TcpHeader>(segment);
-  header.checksum = inet::tcp_checksum(ip.source, ip.destination, segment);
-  write_struct(segment, header);
-}
-
 void finish_frame(MutableBytes frame, const Gid& from, const Gid& to) {
-  const auto source = roce::ipv4_from_gid(from);
-  const auto destination = roce::ipv4_from_gid(to);
-  if (source && destination) {
-    inet::finish_tcp_frame(frame, {.source_mac = nic::mac_of(*source),
-                                   .destination_mac = nic::mac_of(*destination),
-                                   .source = *source,
-                                   .destination = *destination});
-  } else {
-    finish_ipv6_frame(frame, from, to);
-  }
+  inet::finish_tcp_frame(frame, {.source_mac = nic::mac_of(from),
+                                 .destination_mac = nic::mac_of(to),
+                                 .source = roce::ipv6_from_gid(from),
+                                 .destination = roce::ipv6_from_gid(to)});
 }
 
 }  // namespace

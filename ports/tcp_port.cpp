@@ -61,7 +61,8 @@ struct TcpPort::Connection final : iwarp::StreamSink {
 };
 
 Result<std::unique_ptr<TcpPort>, std::string> TcpPort::open(
-    std::unique_ptr<FabricPort> fabric, std::shared_ptr<StreamRecorder> recorder) {
+    std::unique_ptr<Port> frames, std::shared_ptr<TcpNetwork> network,
+    std::shared_ptr<StreamRecorder> recorder) {
   auto sleepers = sys::epoll();
   auto sockets = sys::epoll();
   if (!sleepers || !sockets) {
@@ -69,24 +70,28 @@ Result<std::unique_ptr<TcpPort>, std::string> TcpPort::open(
         fmt::format("can't make an epoll descriptor: {}",
                     sys::error_text(-(sleepers ? sockets.error() : sleepers.error()))));
   }
-  return std::unique_ptr<TcpPort>(new TcpPort(std::move(fabric), std::move(recorder),
-                                              std::move(*sleepers), std::move(*sockets)));
+  return std::unique_ptr<TcpPort>(new TcpPort(std::move(frames), std::move(network),
+                                              std::move(recorder), std::move(*sleepers),
+                                              std::move(*sockets)));
 }
 
-TcpPort::TcpPort(std::unique_ptr<FabricPort> fabric, std::shared_ptr<StreamRecorder> recorder,
-                 sys::Fd sleepers, sys::Fd sockets)
-    : fabric_(std::move(fabric)),
+TcpPort::TcpPort(std::unique_ptr<Port> frames, std::shared_ptr<TcpNetwork> network,
+                 std::shared_ptr<StreamRecorder> recorder, sys::Fd sleepers, sys::Fd sockets)
+    : frames_(std::move(frames)),
+      network_(std::move(network)),
       recorder_(std::move(recorder)),
       sleepers_(std::move(sleepers)),
       sockets_(std::move(sockets)),
       read_room_(std::make_unique_for_overwrite<std::byte[]>(read_bytes_max)) {
-  static_cast<void>(sys::epoll_watch(sleepers_.get(), fabric_->fd(), EPOLLIN));
+  static_cast<void>(sys::epoll_watch(sleepers_.get(), frames_->fd(), EPOLLIN));
 }
 
 TcpPort::~TcpPort() {
   for (const auto& [qp, connection] : connections_) {
     give_up(*connection->stream);
   }
+  connections_.clear();
+  frames_->flush();
 }
 
 /// What was sent is delivered by the kernel, if it has taken it.
@@ -171,7 +176,8 @@ TcpPort::Received TcpPort::receive(nic::Nic& nic, Time now) {
       continue;
     }
     ++result.pieces;
-    if ((event.events & EPOLLOUT) != 0) {
+    if (connection->stream->is_blocked() &&
+        (event.events & connection->stream->room_event()) != 0) {
       renew_patience(*connection);
       connection->stream->unblock();
       after_sending(*connection);
@@ -206,7 +212,7 @@ bool TcpPort::read(Connection& connection, nic::Nic& nic, Time now) {
 void TcpPort::watch(Connection& connection) {
   const TcpStream& stream = *connection.stream;
   const std::uint32_t events = (stream.peer_has_ended() ? 0U : std::uint32_t{EPOLLIN}) |
-                               (stream.is_blocked() ? std::uint32_t{EPOLLOUT} : 0U);
+                               (stream.is_blocked() ? stream.room_event() : 0U);
   if (events != connection.events || events == 0) {
     static_cast<void>(sys::epoll_watch(sockets_.get(), stream.fd(), events));
     connection.events = events;
@@ -235,7 +241,7 @@ void TcpPort::flush() {
     after_sending(*connection);
   }
   unsent_.clear();
-  fabric_->flush();
+  frames_->flush();
 }
 
 void TcpPort::renew_patience(Connection& connection) {
@@ -307,18 +313,18 @@ bool TcpPort::prepare_sleep() {
   if (recorder_) {
     recorder_->flush();
   }
-  if (!fabric_->prepare_sleep()) {
+  if (!frames_->prepare_sleep()) {
     return false;
   }
   // The doorbell may be a new one since the last time.
-  static_cast<void>(sys::epoll_watch(sleepers_.get(), fabric_->fd(), EPOLLIN));
+  static_cast<void>(sys::epoll_watch(sleepers_.get(), frames_->fd(), EPOLLIN));
   static_cast<void>(sys::epoll_watch(sleepers_.get(), sockets_.get(), EPOLLIN));
   is_watching_sockets_ = true;
   return true;
 }
 
 void TcpPort::finish_sleep() {
-  fabric_->finish_sleep();
+  frames_->finish_sleep();
   if (std::exchange(is_watching_sockets_, false)) {
     static_cast<void>(sys::epoll_watch(sleepers_.get(), sockets_.get(), 0));
   }
@@ -326,7 +332,7 @@ void TcpPort::finish_sleep() {
 
 void TcpPort::begin_batch(Time now) {
   now_ = now;
-  fabric_->begin_batch(now);
+  frames_->begin_batch(now);
   if (recorder_ && now >= next_capture_flush_) {
     next_capture_flush_ = now + capture_flush_interval;
     recorder_->flush();
@@ -334,7 +340,7 @@ void TcpPort::begin_batch(Time now) {
 }
 
 Time TcpPort::next_deadline() const {
-  Time next = fabric_->next_deadline();
+  Time next = frames_->next_deadline();
   for (const Connection* connection : ends_) {
     next = std::min(next, connection->deadline);
   }
@@ -342,7 +348,7 @@ Time TcpPort::next_deadline() const {
 }
 
 PortStatistics TcpPort::statistics() const {
-  PortStatistics statistics = fabric_->statistics();
+  PortStatistics statistics = frames_->statistics();
   statistics.streams_opened = opened_;
   statistics.streams_lost = lost_;
   statistics.handshakes_refused = handshakes_->refused;
@@ -358,7 +364,7 @@ void TcpPort::abandon() {
   if (recorder_) {
     recorder_->abandon();
   }
-  fabric_->abandon();
+  frames_->abandon();
   sleepers_.reset();
   sockets_.reset();
 }

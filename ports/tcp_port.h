@@ -6,7 +6,8 @@
 //              poll_streams() ──▶ FPDUs, built in the room of their stream; flush() sends them
 //
 // As a device of frames it has a place in the fabric, for its queue pair numbers, its doorbell and
-// what it publishes; but no frame of it goes there.
+// what it publishes; but no frame of it goes there. The sockets are the operating system's, or
+// those of a TCP of our own, whose segments go by the port behind this one (own_tcp_port.h).
 //
 // One descriptor to sleep on: an epoll set of the doorbell and, only while somebody sleeps for
 // bytes, of the set of all sockets.
@@ -22,10 +23,11 @@
 #include <vector>
 
 #include "nic_model/nic.h"
-#include "ports/fabric_port.h"
 #include "ports/iwarp_device.h"
 #include "ports/port.h"
 #include "ports/stream_capture.h"
+#include "ports/sys.h"
+#include "ports/tcp_socket.h"
 #include "ports/tcp_stream.h"
 
 namespace verbena::ports {
@@ -48,9 +50,11 @@ struct HandshakeCounters {
 
 class TcpPort final : public Port, public nic::StreamPort {
  public:
-  /// `recorder` may be null. The error is a sentence.
+  /// `frames` is the device's place in the fabric and, if the TCP of `network` is our own, the way
+  /// of its segments. `recorder` may be null. The error is a sentence.
   [[nodiscard]] static Result<std::unique_ptr<TcpPort>, std::string> open(
-      std::unique_ptr<FabricPort> fabric, std::shared_ptr<StreamRecorder> recorder);
+      std::unique_ptr<Port> frames, std::shared_ptr<TcpNetwork> network,
+      std::shared_ptr<StreamRecorder> recorder);
   ~TcpPort() override;
 
   static constexpr Duration close_patience_default = std::chrono::seconds(5);
@@ -63,6 +67,7 @@ class TcpPort final : public Port, public nic::StreamPort {
   void set_close_patience(Duration patience) { close_patience_ = patience; }
   [[nodiscard]] const std::shared_ptr<HandshakeCounters>& handshakes() const { return handshakes_; }
   [[nodiscard]] const std::shared_ptr<StreamRecorder>& recorder() const { return recorder_; }
+  [[nodiscard]] const std::shared_ptr<TcpNetwork>& network() const { return network_; }
   /// From now on the queue pair, to which attach_stream() was said, owns the connection. One that
   /// it had before, and that the peer has not closed yet, is given up. `early` came behind the
   /// peer's start frame.
@@ -91,22 +96,22 @@ class TcpPort final : public Port, public nic::StreamPort {
 
   // Port.
   MutableBytes reserve(const FrameRoute& route, std::size_t bytes) override {
-    return fabric_->reserve(route, bytes);
+    return frames_->reserve(route, bytes);
   }
-  void commit(const PacketNote& note) override { fabric_->commit(note); }
+  void commit(const PacketNote& note) override { frames_->commit(note); }
   /// What others send into our ring is taken out, so that it doesn't hold them up.
   std::uint32_t poll_receive(FrameHandler& handler, std::uint32_t frames_max) override {
-    return fabric_->poll_receive(handler, frames_max);
+    return frames_->poll_receive(handler, frames_max);
   }
   void flush() override;
   bool prepare_sleep() override;
   void finish_sleep() override;
   [[nodiscard]] int fd() const override { return sleepers_.get(); }
-  void wake() override { fabric_->wake(); }
+  void wake() override { frames_->wake(); }
   void begin_batch(Time now) override;
   [[nodiscard]] Time next_deadline() const override;
   void set_membership(const nic::Membership& membership) override {
-    fabric_->set_membership(membership);
+    frames_->set_membership(membership);
   }
   [[nodiscard]] PortStatistics statistics() const override;
   void abandon() override;
@@ -114,8 +119,8 @@ class TcpPort final : public Port, public nic::StreamPort {
  private:
   struct Connection;
 
-  TcpPort(std::unique_ptr<FabricPort> fabric, std::shared_ptr<StreamRecorder> recorder,
-          sys::Fd sleepers, sys::Fd sockets);
+  TcpPort(std::unique_ptr<Port> frames, std::shared_ptr<TcpNetwork> network,
+          std::shared_ptr<StreamRecorder> recorder, sys::Fd sleepers, sys::Fd sockets);
 
   static void give_up(TcpStream& stream);
   [[nodiscard]] Connection* find(const nic::Qp& qp) const;
@@ -133,7 +138,8 @@ class TcpPort final : public Port, public nic::StreamPort {
   [[nodiscard]] bool advance_end(Connection& connection, Time now);
   void erase(Connection& connection);
 
-  std::unique_ptr<FabricPort> fabric_;
+  std::unique_ptr<Port> frames_;
+  std::shared_ptr<TcpNetwork> network_;
   std::shared_ptr<StreamRecorder> recorder_;
   /// The doorbell, and the set of sockets.
   sys::Fd sleepers_;

@@ -3,11 +3,9 @@
 #include <cerrno>
 #include <utility>
 
-#include "ports/sys_tcp.h"
-
 namespace verbena::ports {
 
-TcpStream::TcpStream(sys::Fd socket, std::unique_ptr<StreamCapture> capture)
+TcpStream::TcpStream(std::unique_ptr<TcpSocket> socket, std::unique_ptr<StreamCapture> capture)
     : socket_(std::move(socket)),
       capture_(std::move(capture)),
       // Pages that are never used are never there.
@@ -30,7 +28,7 @@ void TcpStream::flush() {
   }
   while (has_unsent() && !is_lost_) {
     const ByteView unsent(room_.get() + begin_, end_ - begin_);
-    const int sent = sys::send(socket_.get(), unsent);
+    const int sent = socket_->send(unsent);
     if (sent <= 0) {
       is_blocked_ = sent == -EAGAIN;
       if (!is_blocked_) {
@@ -47,7 +45,7 @@ void TcpStream::flush() {
 }
 
 std::size_t TcpStream::receive(MutableBytes room) {
-  const int received = sys::receive(socket_.get(), room);
+  const int received = socket_->receive(room);
   if (received > 0) {
     const auto bytes = static_cast<std::size_t>(received);
     if (capture_) {
@@ -68,7 +66,7 @@ std::size_t TcpStream::receive(MutableBytes room) {
 
 void TcpStream::end() {
   has_ended_ = true;
-  if (sys::end_sending(socket_.get()) < 0) {
+  if (socket_->end_sending() < 0) {
     note_error();
   } else if (capture_) {
     capture_->ended();
@@ -83,7 +81,7 @@ void TcpStream::note_error() {
 
 void TcpStream::reset() {
   if (!std::exchange(is_lost_, true)) {
-    static_cast<void>(sys::reset_on_close(socket_.get()));
+    socket_->reset_on_close();
     if (capture_) {
       capture_->reset();
     }

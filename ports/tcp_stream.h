@@ -1,18 +1,19 @@
-// The bytes of one iWARP connection: a TCP socket, and the room in which FPDUs are built before
-// they leave together.
+// The bytes of one iWARP connection: a TCP socket (of the operating system, or our own), and the
+// room in which FPDUs are built before they leave together.
 //
 //   StreamQp ── reserve(), commit() ──► │ FPDU │ FPDU │ FPDU │ ── flush(): one send() ──► socket
 //
-// Each FPDU is built where it is sent from. The kernel takes as many bytes as its send buffer has
+// Each FPDU is built where it is sent from. The socket takes as many bytes as its send buffer has
 // room for; the rest waits, and so does the queue pair when the room here is used up as well.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "base/bytes.h"
 #include "ports/stream_capture.h"
-#include "ports/sys.h"
+#include "ports/tcp_socket.h"
 #include "proto/iwarp/mpa.h"
 #include "proto/iwarp/stream_sink.h"
 
@@ -25,7 +26,7 @@ class TcpStream final : public iwarp::StreamSink {
   static_assert(room_bytes >= iwarp::fpdu_stream_bytes_max);
 
   /// `socket` is connected. `capture` may be null.
-  TcpStream(sys::Fd socket, std::unique_ptr<StreamCapture> capture);
+  TcpStream(std::unique_ptr<TcpSocket> socket, std::unique_ptr<StreamCapture> capture);
 
   // iwarp::StreamSink.
   MutableBytes reserve(std::size_t bytes) override;
@@ -57,12 +58,14 @@ class TcpStream final : public iwarp::StreamSink {
   /// Resets the connection, unless it is lost already.
   void reset();
 
-  [[nodiscard]] int fd() const { return socket_.get(); }
+  [[nodiscard]] int fd() const { return socket_->fd(); }
+  /// See TcpSocket.
+  [[nodiscard]] std::uint32_t room_event() const { return socket_->room_event(); }
   /// In the child of a fork().
-  void abandon() { socket_.reset(); }
+  void abandon() { socket_->abandon(); }
 
  private:
-  sys::Fd socket_;
+  std::unique_ptr<TcpSocket> socket_;
   std::unique_ptr<StreamCapture> capture_;
   /// [begin_, end_) waits to be sent.
   std::unique_ptr<std::byte[]> room_;

@@ -108,8 +108,8 @@ PacketSummary summarize(ByteView frame) {
   PacketSummary summary;
   summary.frame_bytes = static_cast<std::uint32_t>(frame.size());
   if (const auto tcp = inet::parse_tcp_frame(frame)) {
-    summary.source = roce::gid_from_ipv4(tcp->source);
-    summary.destination = roce::gid_from_ipv4(tcp->destination);
+    summary.source = roce::gid_from_ipv6(tcp->source);
+    summary.destination = roce::gid_from_ipv6(tcp->destination);
     summary.payload_bytes = static_cast<std::uint32_t>(tcp->segment.payload.size());
     summary.segment = segment_of(*tcp);
     return summary;

@@ -10,7 +10,7 @@ namespace {
 
 std::optional<Gid> destination_of(ByteView frame) {
   if (const auto tcp = inet::parse_tcp_frame(frame)) {
-    return roce::gid_from_ipv4(tcp->destination);
+    return roce::gid_from_ipv6(tcp->destination);
   }
   const auto parsed = roce::parse_frame(frame);
   return parsed ? std::optional(parsed->destination) : std::nullopt;

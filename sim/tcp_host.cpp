@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "nic_model/types.h"
 #include "proto/inet/tcp/frame.h"
+#include "proto/inet/tcp/verdict.h"
 #include "proto/roce/gid.h"
 
 namespace verbena::sim {
@@ -27,29 +28,6 @@ inet::TcpSettings settings_of(const TcpHost::Endpoint& endpoint) {
           .mss = endpoint.mss,
           .retransmission_timeout_min = retransmission_timeout_min,
           .segment_lifetime_max = segment_lifetime_max};
-}
-
-RxVerdict verdict_of(inet::TcpVerdict verdict, std::uint32_t expected, std::uint32_t got) {
-  RxVerdict result{.check = RxCheck::tcp_sequence, .expected = expected, .got = got};
-  switch (verdict) {
-    case inet::TcpVerdict::duplicate:
-      result.kind = RxVerdict::Kind::duplicate;
-      return result;
-    case inet::TcpVerdict::early:
-      result.kind = RxVerdict::Kind::early;
-      return result;
-    case inet::TcpVerdict::not_kept:
-    case inet::TcpVerdict::outside_window:
-    case inet::TcpVerdict::challenged:
-    case inet::TcpVerdict::unknown:
-      result.kind = RxVerdict::Kind::dropped;
-      return result;
-    case inet::TcpVerdict::accepted:
-    case inet::TcpVerdict::ended:
-    case inet::TcpVerdict::ignored:
-      break;
-  }
-  return {};
 }
 
 RxVerdict dropped(RxCheck check) { return {.kind = RxVerdict::Kind::dropped, .check = check}; }
@@ -111,8 +89,8 @@ class TcpHost::SegmentSink final : public inet::TcpSegmentSink {
       : frames_(frames),
         path_{.source_mac = nic::mac_of(from),
               .destination_mac = nic::mac_of(to),
-              .source = from,
-              .destination = to} {
+              .source = inet::mapped(from),
+              .destination = inet::mapped(to)} {
     route_.source = roce::gid_from_ipv4(from);
     route_.destination = roce::gid_from_ipv4(to);
   }
@@ -220,28 +198,29 @@ RxVerdict TcpHost::on_frame(Time now, ByteView frame) {
   if (!tcp || !tcp->checksum_is_good()) {
     return dropped(RxCheck::frame);
   }
-  if (tcp->destination != address_) {
+  const auto source = inet::ipv4_of(tcp->source);
+  if (!source || tcp->destination != inet::mapped(address_)) {
     return dropped(RxCheck::address);
   }
   const inet::TcpHeader& header = tcp->segment.header;
   Connection* const connection =
-      find(tcp->source, header.source_port.value(), header.destination_port.value());
+      find(*source, header.source_port.value(), header.destination_port.value());
   auto verdict = inet::TcpVerdict::unknown;
   std::uint32_t expected = 0;
   if (connection != nullptr) {
     expected = connection->tcp.expected().value();
     verdict = connection->tcp.on_segment(now, tcp->segment);
     if (connection->peer_port == 0 && connection->tcp.state() != inet::TcpState::listen) {
-      connection->peer = tcp->source;
+      connection->peer = *source;
       connection->peer_port = header.source_port.value();
     }
   }
   if (verdict == inet::TcpVerdict::unknown) {
     if (const auto reset = inet::reset_for(tcp->segment)) {
-      resets_.push_back({*reset, tcp->source});
+      resets_.push_back({*reset, *source});
     }
   }
-  return verdict_of(verdict, expected, header.sequence.value());
+  return inet::verdict_of(verdict, expected, header.sequence.value());
 }
 
 void TcpHost::on_timer(Time now) {

@@ -254,7 +254,7 @@ def test_a_server_of_qemus_takes_the_place_of_one_that_listens(wire):
 
 @pytest.mark.parametrize("options,words", [
     (["--link", "qemu:/tmp/x"], "needs an IP address of its own"),
-    (["--link", "tap:tap0", "--address", A], "is no link: write qemu:PATH"),
+    (["--link", "tun:tun0", "--address", A], "is no link: write qemu:PATH"),
     (["--link", "qemu:/tmp/x", "--address", "127.0.0.1"], "is an address of this host"),
     (["--link", "qemu:/tmp/x", "--address", "10.7.0.1/33"], "is no IP address"),
     (["--link", "qemu:/tmp/x", "--interface", "lo"], "contradict each other"),

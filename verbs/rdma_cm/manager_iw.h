@@ -16,7 +16,9 @@ class IwManager final : public Manager, private ports::IwarpConsumer {
   [[nodiscard]] bool is_dead() const override { return iwarp_.is_dead(); }
   [[nodiscard]] bool serves(rdma_port_space space) const override { return space == RDMA_PS_TCP; }
   [[nodiscard]] bool is_on_this_host(const Gid& gid) const override;
-  [[nodiscard]] std::optional<Gid> address_toward(const Gid&) const override { return {}; }
+  [[nodiscard]] std::optional<Gid> address_toward(const Gid& gid) const override {
+    return iwarp_.address_toward(gid);
+  }
   [[nodiscard]] bool may_lead_to(const Gid& gid) const override { return !is_on_this_host(gid); }
   /// Sockets are bound to the addresses of one device.
   [[nodiscard]] std::string port_table() const override;

@@ -1,5 +1,5 @@
-// A buffer of bytes that is allocated once: those at its front are taken away, others are put
-// behind, and what is in between can be read anywhere.
+// A buffer of bytes that is allocated once (pages that are never used are never there): those at
+// its front are taken away, others are put behind, and what is in between can be read anywhere.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@ namespace verbena::inet {
 class ByteRing {
  public:
   explicit ByteRing(std::size_t capacity_bytes)
-      : bytes_(std::make_unique<std::byte[]>(capacity_bytes)), capacity_(capacity_bytes) {}
+      : bytes_(std::make_unique_for_overwrite<std::byte[]>(capacity_bytes)),
+        capacity_(capacity_bytes) {}
 
   [[nodiscard]] std::size_t capacity() const { return capacity_; }
   [[nodiscard]] std::size_t size() const { return size_; }

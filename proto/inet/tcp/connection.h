@@ -1,8 +1,8 @@
 // One end of a TCP connection, small and whole: opening, closing and reset, retransmission, fast
 // retransmit, window scaling, probing of closed windows. Sans I/O: segments, commands and time come
-// in, segments go out. It carries iWARP where no operating system does: in the simulator.
-// Read first: RFC 9293, 3.3 (state machine), 3.10.7 (what becomes of a segment); then RFC 6298
-// (retransmission_timeout.h), RFC 5681 and 6582 (congestion.h).
+// in, segments go out. It carries iWARP where no operating system does: in the simulator, and on
+// links (stack.h). Read first: RFC 9293, 3.3 (state machine), 3.10.7 (what becomes of a segment);
+// then RFC 6298 (retransmission_timeout.h), RFC 5681 and 6582 (congestion.h).
 //
 //   ┌────────┐ connect() ▷SYN   ┌──────────┐ SYN,ACK ▷ACK
 //   │ closed │ ───────────────▶ │ syn_sent │ ────────────────────┐
@@ -169,6 +169,8 @@ class TcpConnection {
   [[nodiscard]] std::size_t unacknowledged_bytes() const { return sending_.size(); }
   /// What was written and not sent since the last timeout.
   [[nodiscard]] bool has_unsent_bytes() const { return data_end().is_after(next_); }
+  /// abort() was called, and the reset hasn't left yet.
+  [[nodiscard]] bool has_reset_to_send() const { return reset_is_due_; }
   /// The sequence number of the byte that comes next.
   [[nodiscard]] TcpSeq expected() const { return rcv_next_; }
   /// What segments carry, as soon as both sides have said what they take.

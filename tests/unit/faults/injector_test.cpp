@@ -212,8 +212,8 @@ std::vector<std::byte> segment_of(bool is_last) {
   writer.finish(fpdu, ulpdu_bytes);
   inet::finish_tcp_frame(frame, {.source_mac = {},
                                  .destination_mac = {},
-                                 .source = {{10, 0, 0, 1}},
-                                 .destination = {{10, 0, 0, 2}}});
+                                 .source = inet::mapped({{10, 0, 0, 1}}),
+                                 .destination = inet::mapped({{10, 0, 0, 2}})});
   return frame;
 }
 

@@ -336,7 +336,7 @@ TEST_CASE("what doesn't go together with a transport is refused in words") {
   const auto [first, second, words] = GENERATE(
       table<std::pair<const char*, const char*>, std::pair<const char*, const char*>, const char*>({
           {{"VERBENA_TRANSPORT", "iwarp"}, {"VERBENA_LOSS", "1%"}, "faults are of frames"},
-          {{"VERBENA_TRANSPORT", "iwarp"}, {"VERBENA_VLAN", "5"}, "no link and no VLAN"},
+          {{"VERBENA_TRANSPORT", "iwarp"}, {"VERBENA_VLAN", "5"}, "no raw Ethernet and no VLAN"},
           {{"VERBENA_TRANSPORT", "both"}, {"VERBENA_GUID", "0200000000000001"}, "choose one with"},
           {{"VERBENA_TRANSPORT", "both"}, {"VERBENA_DEVICE", "x"}, "verbena0, verbena_iw0"},
           {{"VERBENA_MPA_CRC", "on"}, {"VERBENA_TRANSPORT", "roce"}, "VERBENA_TRANSPORT=iwarp"},
@@ -595,6 +595,18 @@ TEST_CASE("what can't be on a link is refused in words") {
       {{{"VERBENA_ADDRESS", "127.0.0.1/8"}}, "only the address of a link"},
   }));
   CHECK_THAT(error_of(variables), Catch::Contains(words));
+}
+
+TEST_CASE("an iWARP device may be on a link, has faults there, and knows who is on it") {
+  const DeviceConfig device = only_device({{"VERBENA_TRANSPORT", "iwarp"},
+                                           {"VERBENA_LINK", "tap:wire0"},
+                                           {"VERBENA_ADDRESS", "10.77.9.1/24"},
+                                           {"VERBENA_LOSS", "1%"}});
+  CHECK(device.technology == nic::Technology::iwarp);
+  CHECK(device.link == "tap:wire0");
+  CHECK(device.faults.size() == 1);
+  CHECK(device.address_toward(*roce::gid_from_text("10.77.9.7")) == device.addresses.front());
+  CHECK_FALSE(device.address_toward(*roce::gid_from_text("10.78.9.7")));
 }
 
 TEST_CASE("loopback addresses are local without being configured, others are not") {

@@ -81,16 +81,17 @@ class Deaf final : public NetworkFrameHandler {
 
 }  // namespace
 
-TEST_CASE("links are named by what QEMU has at the other end") {
+TEST_CASE("links are named by what is at the other end") {
   CHECK(LinkPlace::from_text("qemu:/tmp/wire")->to_text() == "qemu:/tmp/wire");
   CHECK(LinkPlace::from_text("qemu-dgram:/tmp/a,/tmp/b")->to_text() == "qemu-dgram:/tmp/a,/tmp/b");
+  CHECK(LinkPlace::from_text("tap:wire0")->to_text() == "tap:wire0");
   CHECK(LinkPlace::from_text("qemu:wire")->path.front() == '/');
   const std::string long_path(200, 'x');
   for (const std::string& text :
        {std::string(), std::string("/tmp/wire"), std::string("qemu:"), std::string("qemu:/tmp/"),
-        std::string("tap:tap0"), std::string("qemu-dgram:/tmp/a"),
-        std::string("qemu-dgram:,/tmp/b"), std::string("qemu-dgram:/tmp/a,/tmp/a"),
-        "qemu:/" + long_path}) {
+        std::string("tap:"), std::string("tap:a/b"), std::string("tap:sixteen_letters_"),
+        std::string("qemu-dgram:/tmp/a"), std::string("qemu-dgram:,/tmp/b"),
+        std::string("qemu-dgram:/tmp/a,/tmp/a"), "qemu:/" + long_path}) {
     INFO(text);
     const auto place = LinkPlace::from_text(text);
     REQUIRE_FALSE(place);

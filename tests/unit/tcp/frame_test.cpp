@@ -1,5 +1,5 @@
 // TCP segments in frames: what is written is found again with right checksums, and nothing that is
-// no TCP over IPv4 is taken for it.
+// no TCP is taken for it.
 #include "proto/inet/tcp/frame.h"
 
 #include <catch2/catch.hpp>
@@ -12,8 +12,8 @@ namespace {
 
 constexpr TcpFramePath path{.source_mac = {{2, 0, 10, 0, 0, 1}},
                             .destination_mac = {{2, 0, 10, 0, 0, 2}},
-                            .source = {{10, 0, 0, 1}},
-                            .destination = {{10, 0, 0, 2}}};
+                            .source = mapped({{10, 0, 0, 1}}),
+                            .destination = mapped({{10, 0, 0, 2}})};
 
 std::vector<std::byte> frame_with(std::size_t payload_bytes) {
   std::vector<std::byte> frame(tcp_frame_prefix_bytes + tcp_header_bytes + payload_bytes);
@@ -66,6 +66,30 @@ TEST_CASE("frames that end early or hold something else have no segment") {
   auto ip = read_struct<Ipv4Header>(ByteView(frame).subspan(ethernet_header_bytes));
   ip.protocol = ip_protocol_udp;
   ip.checksum = ipv4_checksum(ip);
+  write_struct(MutableBytes(frame).subspan(ethernet_header_bytes), ip);
+  CHECK_FALSE(parse_tcp_frame(frame));
+}
+
+TEST_CASE("over IPv6 it is the same, but mapped addresses are not for the wire") {
+  TcpFramePath path6 = path;
+  path6.source = *Ipv6Address::from_text("fd00:7::1");
+  path6.destination = *Ipv6Address::from_text("fd00:7::2");
+  const std::size_t prefix_bytes = tcp_frame_prefix_bytes_of(path6.source);
+  std::vector<std::byte> frame(prefix_bytes + tcp_header_bytes + 3, std::byte{7});
+  TcpHeader header;
+  header.data_offset = tcp_header_bytes / 4 << 4;
+  write_struct(MutableBytes(frame).subspan(prefix_bytes), header);
+  finish_tcp_frame(frame, path6);
+  const auto found = parse_tcp_frame(frame);
+  REQUIRE(found);
+  CHECK(found->source == path6.source);
+  CHECK(found->destination == path6.destination);
+  CHECK(found->segment_offset == prefix_bytes);
+  CHECK(found->segment.payload.size() == 3);
+  CHECK(found->checksum_is_good());
+
+  auto ip = read_struct<Ipv6Header>(ByteView(frame).subspan(ethernet_header_bytes));
+  ip.source = path.source;
   write_struct(MutableBytes(frame).subspan(ethernet_header_bytes), ip);
   CHECK_FALSE(parse_tcp_frame(frame));
 }
