@@ -95,6 +95,7 @@ class Worker {
 std::vector<Worker> workers_of(HostQueue& queue, const NamespaceFacts& facts, std::uint64_t first,
                                std::uint64_t blocks_each) {
   std::vector<Worker> workers;
+  workers.reserve(queue.entries() - 1);
   for (std::size_t tag = 0; tag < queue.entries() - 1; ++tag) {
     workers.emplace_back(queue, tag, facts, first + tag * blocks_each, blocks_each);
   }

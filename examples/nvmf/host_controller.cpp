@@ -153,7 +153,7 @@ NamespaceFacts HostController::identify_namespace() {
   }
   execute("Identify Namespace Descriptors", identify_command(Cns::namespace_descriptors, id),
           Direction::to_host, page_bytes);
-  execute("Identify Namespace", identify_command(Cns::namespace_, id), Direction::to_host,
+  execute("Identify Namespace", identify_command(Cns::one_namespace, id), Direction::to_host,
           page_bytes);
   const Page page(queue_.data(0));
   const std::size_t format = page.get<std::uint8_t>(namespace_format_offset) & 0x0f;

@@ -67,7 +67,7 @@ enum class LogPage : std::uint8_t { smart = 0x02, discovery = 0x70 };
 
 // Identify: which data (CNS).
 enum class Cns : std::uint8_t {
-  namespace_ = 0x00,
+  one_namespace = 0x00,
   controller = 0x01,
   active_namespaces = 0x02,
   namespace_descriptors = 0x03,

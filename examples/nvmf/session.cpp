@@ -228,7 +228,7 @@ Plan Session::identify(const Command& command, std::span<std::uint8_t> page) {
   }
   const bool is_ours = command.nsid == the_namespace;
   switch (which) {
-    case Cns::namespace_:
+    case Cns::one_namespace:
       if (!is_ours) {
         return only(Status::invalid_namespace);
       }

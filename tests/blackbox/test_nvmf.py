@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import struct
 
 import pytest
 
 import nvmf
+from programs import compiled
 
 COUNT = 200
 SIZES = "512,4096,65536"
@@ -119,3 +121,55 @@ def test_without_a_target(host):
     program = host.run(nvmf.INITIATOR, "--port", str(host.free_port()))
     assert program.status == 1, program.report()
     assert "nvmf_initiator: connecting queue 0: " in program.err, program.report()
+
+
+def connect_capsule(sgl: bytes, behind: bytes = b"") -> str:
+    """Connect of queue 1, 32 entries, with this descriptor and these bytes behind it."""
+    command = bytes([0x7f, 0x40, 0, 0, 0x01]).ljust(24, b"\0") + sgl
+    return (command + struct.pack("<HHH", 0, 1, 31)).ljust(64, b"\0").hex() + behind.hex()
+
+
+def in_capsule(offset: int, length: int) -> bytes:
+    return struct.pack("<QI3xB", offset, length, 0x01)
+
+
+def keyed(length: int, kind: int = 0x40) -> bytes:
+    """Memory that nobody has."""
+    return struct.pack("<Q", 4096) + length.to_bytes(3, "little") + struct.pack("<IB", 0x77, kind)
+
+
+@pytest.mark.parametrize("transport", ["roce", "iwarp"])
+def test_a_target_survives_rude_hosts(host, transport):
+    """Lengths, offsets and keys that don't fit end in a status, or end that connection only."""
+    host.variables["VERBENA_TRANSPORT"] = transport
+    port = host.free_port()
+    target = nvmf.start_target(host, port)
+
+    def rude(queue: int, send_size: int, *capsule: str) -> str:
+        program = host.run(compiled("nvmf_rude"), "127.0.0.1", str(port), str(queue),
+                           str(send_size), *capsule)
+        assert program.status == 0, program.report()
+        return program.out.strip()
+
+    assert rude(999, 31) == "rejected 3"
+    assert rude(1, 0) == "rejected 4"
+    assert rude(1, 128) == "rejected 4"
+    data = bytes(1024)
+    for capsule, answer in {
+            # Nobody with no name may connect to nothing.
+            connect_capsule(in_capsule(0, 1024), data): "answered 0x182",
+            connect_capsule(in_capsule(1, 1024), data): "answered 0x016",
+            connect_capsule(in_capsule(2**64 - 1, 1024), data): "answered 0x016",
+            connect_capsule(in_capsule(0, 1024)): "answered 0x016",
+            connect_capsule(in_capsule(0, 4096), bytes(4096)): "answered 0x00f",
+            connect_capsule(keyed(1025)): "answered 0x00f",
+            connect_capsule(keyed(0)): "answered 0x00f",
+            connect_capsule(keyed(1024, kind=0x30)): "answered 0x011",
+            # Nothing to read there, no command, and more than a capsule holds.
+            connect_capsule(keyed(1024)): "closed",
+            "7f40": "closed",
+            connect_capsule(in_capsule(0, 1024), bytes(5000)): "closed",
+            bytes([0x18, 0x40]).ljust(64, b"\0").hex(): "answered 0x00c"}.items():
+        assert rude(1, 31, capsule) == answer, capsule
+    assert nvmf.run_initiator(host, port, "--count", "10")["verified"] == 10
+    nvmf.stop_target(target)
