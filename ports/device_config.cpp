@@ -64,6 +64,8 @@ constexpr std::array variables = {
                         "iWARP: ask for markers in what comes (off)"},
     EnvironmentVariable{env::mpa_peer_to_peer, "--mpa-peer-to-peer", "on|off",
                         "iWARP: who accepts a connection may send first (on)"},
+    EnvironmentVariable{env::rdmap_extensions, "--rdmap-extensions", "on|off",
+                        "iWARP: immediate data and atomics; both ends need it, siw hasn't (off)"},
     EnvironmentVariable{env::fabric, "--fabric", "NAME|PATH",
                         "the shared memory through which programs reach each other (default)"},
     EnvironmentVariable{env::ring_kib, "--ring", "KIB",
@@ -178,6 +180,7 @@ constexpr std::array common_settings = {
     Setting{env::mpa_crc, &set_mpa<&set_text<&DeviceDraft::set_mpa_crc>>},
     Setting{env::mpa_markers, &set_mpa<&set_flag<&DeviceDraft::set_mpa_markers>>},
     Setting{env::mpa_peer_to_peer, &set_mpa<&set_flag<&DeviceDraft::set_mpa_peer_to_peer>>},
+    Setting{env::rdmap_extensions, &set_mpa<&set_flag<&DeviceDraft::set_rdmap_extensions>>},
     Setting{env::profile, &set_text<&DeviceDraft::set_profile>},
     Setting{env::mtu, &set_number<&DeviceDraft::set_mtu>},
     Setting{env::ack_timeout_min_ms, &set_number<&DeviceDraft::set_ack_timeout_min_ms>},
@@ -256,10 +259,10 @@ std::string contradiction(const Environment& environment, std::size_t devices, b
   return {};
 }
 
-/// Settings of MPA without a device that has them.
+/// Settings of MPA or RDMAP without a device that has them.
 SetResult check_mpa(const Environment& environment, const Drafts& drafts) {
-  for (const char* name :
-       {env::mpa_revision, env::mpa_crc, env::mpa_markers, env::mpa_peer_to_peer}) {
+  for (const char* name : {env::mpa_revision, env::mpa_crc, env::mpa_markers, env::mpa_peer_to_peer,
+                           env::rdmap_extensions}) {
     if (value_of(environment, name) && std::ranges::none_of(drafts, &DeviceDraft::is_iwarp)) {
       return std::unexpected(fmt::format("{} is for iWARP devices only; ask for one with {}=iwarp",
                                          name, env::transport));

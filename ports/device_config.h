@@ -30,6 +30,8 @@
 //   mpa_markers = false              # ask for markers in what we receive
 //   mpa_peer_to_peer = true          # who connects shows that it is ready, so that who accepts
 //                                    # may send first
+//   rdmap_extensions = false         # iWARP: immediate data and atomics (RFC 7306). Both ends need
+//                                    # it, and nothing on the wire tells whether the other one does
 //   [device.limits]                  # lower than the profile's, under the profile's names
 //   qp_max = 1000
 //
@@ -128,6 +130,9 @@ struct DeviceConfig {
   /// InfiniBand let either side send first (ib_write_lat: the one that has accepted), and without
   /// it a responder has to wait for the initiator's first message.
   iwarp::MpaSettings mpa{.peer_to_peer = true};
+  /// Of an iWARP device: see nic::DeviceProfile::has_rdmap_extensions, which follows it. Off unless
+  /// asked for: a peer that doesn't have them, as Linux' siw, ends the connection.
+  bool rdmap_extensions = false;
 
   /// An address is not a loopback address: other hosts can reach the device.
   [[nodiscard]] bool faces_network() const;
@@ -176,6 +181,7 @@ inline constexpr const char* mpa_revision = "VERBENA_MPA_REVISION";
 inline constexpr const char* mpa_crc = "VERBENA_MPA_CRC";
 inline constexpr const char* mpa_markers = "VERBENA_MPA_MARKERS";
 inline constexpr const char* mpa_peer_to_peer = "VERBENA_MPA_PEER_TO_PEER";
+inline constexpr const char* rdmap_extensions = "VERBENA_RDMAP_EXTENSIONS";
 inline constexpr const char* fabric = "VERBENA_FABRIC";
 inline constexpr const char* ring_kib = "VERBENA_RING_KIB";
 inline constexpr const char* capture = "VERBENA_CAPTURE";
