@@ -93,6 +93,8 @@ struct DeviceProfile {
   AtomicCap atomic_cap = AtomicCap::hca;
   /// ATOMIC WRITE and FLUSH (IBTA vol 1, annex A19).
   bool has_placement_extensions = true;
+  /// Of an iWARP device: immediate data and atomics (RFC 7306). See rnic_profile.h.
+  bool has_rdmap_extensions = false;
   /// Completions carry the time.
   bool has_timestamps = true;
   OdpCaps odp;

@@ -143,8 +143,9 @@ Result<Qp*, NicError> Nic::create_qp(Pd& pd, const QpInitAttr& asked) {
   if (!qpn) {
     return std::unexpected(NicError::qpns_exhausted);
   }
-  Qp& qp = impl_->qps.insert(
-      std::make_unique<Qp>(*qpn, pd, attr, impl_->config.technology, impl_->counters));
+  const TransportChoice choice{.technology = impl_->config.technology,
+                               .rdmap_extensions = limits.has_rdmap_extensions};
+  Qp& qp = impl_->qps.insert(std::make_unique<Qp>(*qpn, pd, attr, choice, impl_->counters));
   ++pd.users;
   ++qp.send_cq.users;
   ++qp.recv_cq.users;

@@ -100,7 +100,9 @@ Result<void, NicError> Nic::Impl::modify_stream_qp(Time now, Qp& qp, const QpAtt
     return std::unexpected(NicError::invalid_argument);
   }
   if ((mask & m::access_flags) != 0) {
-    qp.attr.access_flags = attr.access_flags;
+    qp.attr.access_flags = profile.atomic_cap == AtomicCap::none
+                               ? without(attr.access_flags, Access::remote_atomic)
+                               : attr.access_flags;
   }
   const QpState to = (mask & m::state) != 0 ? attr.state : from;
   if (to == from || to == rtr) {

@@ -53,17 +53,19 @@ using RcHalves = Halves<ib::RcRequester, ib::RcResponder>;
 using UcHalves = Halves<ib::UcRequester, ib::UcResponder>;
 using UdHalves = Halves<ib::UdRequester, ib::UdResponder>;
 
-/// READs of a peer that an iWARP queue pair keeps room for, whatever a connection agrees on.
+/// READs and atomics of a peer that an iWARP queue pair keeps room for, whatever a connection
+/// agrees on.
 inline constexpr std::uint16_t stream_ird_max = 32;
 
 /// A queue pair over a byte stream (iWARP): both halves in one.
 struct Stream {
-  Stream(Qpn number, const QpInitAttr& init)
+  Stream(Qpn number, const QpInitAttr& init, bool extensions)
       : qp(number,
            {.send = {.wr_max = init.caps.send_wr_max,
                      .sge_max = init.caps.send_sge_max,
                      .inline_bytes_max = init.caps.inline_bytes_max},
-            .ird_max = stream_ird_max},
+            .ird_max = stream_ird_max,
+            .extensions = extensions},
            init.signal_all, receives_of(init), *init.send_cq, *init.recv_cq) {}
 
   /// A connection that has not been asked to close.
@@ -80,13 +82,19 @@ struct Stream {
 };
 using Transport = std::variant<RcHalves, UcHalves, UdHalves, Stream>;
 
-[[nodiscard]] Transport make_transport(Qpn number, const QpInitAttr& init, Technology technology);
+/// What decides which transport a queue pair gets, beside its type.
+struct TransportChoice {
+  Technology technology = Technology::roce;
+  /// See DeviceProfile::has_rdmap_extensions.
+  bool rdmap_extensions = false;
+};
+[[nodiscard]] Transport make_transport(Qpn number, const QpInitAttr& init, TransportChoice choice);
 /// What the queues hold, which may be more than was asked for.
 [[nodiscard]] QpCaps caps_of(const Transport& transport, const QpInitAttr& init);
 
 class Qp {
  public:
-  Qp(Qpn number, Pd& pd_of_qp, const QpInitAttr& init, Technology technology,
+  Qp(Qpn number, Pd& pd_of_qp, const QpInitAttr& init, TransportChoice choice,
      Counters& port_counters)
       : qpn(number),
         pd(pd_of_qp),
@@ -96,7 +104,7 @@ class Qp {
         srq(init.srq),
         xrcd(init.xrcd),
         cookie(init.cookie),
-        transport(make_transport(number, init, technology)),
+        transport(make_transport(number, init, choice)),
         caps(caps_of(transport, init)),
         counters(&port_counters) {}
 

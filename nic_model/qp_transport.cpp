@@ -52,9 +52,9 @@ decltype(auto) visit_halves(const Qp& qp, Visitor&& visitor) {
 
 }  // namespace
 
-Transport make_transport(Qpn number, const QpInitAttr& init, Technology technology) {
-  if (technology == Technology::iwarp) {
-    return Transport(std::in_place_type<Stream>, number, init);
+Transport make_transport(Qpn number, const QpInitAttr& init, TransportChoice choice) {
+  if (choice.technology == Technology::iwarp) {
+    return Transport(std::in_place_type<Stream>, number, init, choice.rdmap_extensions);
   }
   switch (init.type) {
     case QpType::uc:

@@ -6,7 +6,7 @@
 
 namespace verbena::nic {
 
-DeviceProfile rnic_profile(DeviceProfile profile) {
+DeviceProfile rnic_profile(DeviceProfile profile, bool rdmap_extensions) {
   // As siw reports them (Linux 6.1, IB_PORT_CM_SUP and IB_PORT_DEVICE_MGMT_SUP).
   constexpr std::uint32_t rnic_port_cap_flags = 0x0009'0000;
   // Of ibv_device_cap_flags: AUTO_PATH_MIG, RC_RNR_NAK_GEN and XRC are of InfiniBand.
@@ -16,7 +16,8 @@ DeviceProfile rnic_profile(DeviceProfile profile) {
   profile.has_uc = false;
   profile.has_ud = false;
   profile.has_xrc = false;
-  profile.atomic_cap = AtomicCap::none;
+  profile.atomic_cap = rdmap_extensions ? AtomicCap::hca : AtomicCap::none;
+  profile.has_rdmap_extensions = rdmap_extensions;
   profile.has_placement_extensions = false;
   profile.odp = no_odp;
   profile.gid_order = GidOrder::as_configured;

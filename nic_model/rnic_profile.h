@@ -6,8 +6,9 @@
 namespace verbena::nic {
 
 /// Reliable connections and nothing else (RFC 5040): no datagrams and so no address handles and
-/// groups, no partitions, no atomics (RFC 7306 is not spoken), one SGE for what a READ brings, no
-/// demand paging, and a GID table of one row, the Ethernet address.
-[[nodiscard]] DeviceProfile rnic_profile(DeviceProfile profile);
+/// groups, no partitions, one SGE for what a READ brings, no demand paging, and a GID table of one
+/// row, the Ethernet address. Atomics and immediate data only with RFC 7306, which both ends have
+/// to have and which nothing on the wire tells: `rdmap_extensions` is what the user says.
+[[nodiscard]] DeviceProfile rnic_profile(DeviceProfile profile, bool rdmap_extensions = false);
 
 }  // namespace verbena::nic

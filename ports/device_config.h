@@ -32,6 +32,8 @@
 //                                    # may send first
 //   mpa_legacy_depths = false        # revision 1 tells how many READs a side takes and wants, in
 //                                    # front of the private data, as SMB Direct's providers do
+//   rdmap_extensions = false         # iWARP: immediate data and atomics (RFC 7306). Both ends need
+//                                    # it, and nothing on the wire tells whether the other one does
 //   [device.limits]                  # lower than the profile's, under the profile's names
 //   qp_max = 1000
 //
@@ -137,6 +139,9 @@ struct DeviceConfig {
   /// InfiniBand let either side send first (ib_write_lat: the one that has accepted), and without
   /// it a responder has to wait for the initiator's first message.
   iwarp::MpaSettings mpa{.peer_to_peer = true};
+  /// Of an iWARP device: see nic::DeviceProfile::has_rdmap_extensions, which follows it. Off unless
+  /// asked for: a peer that doesn't have them, as Linux' siw, ends the connection.
+  bool rdmap_extensions = false;
 
   /// Sentences that its user should read: what was asked for, and isn't for this device.
   std::vector<std::string> notes;
@@ -192,6 +197,7 @@ inline constexpr const char* mpa_crc = "VERBENA_MPA_CRC";
 inline constexpr const char* mpa_markers = "VERBENA_MPA_MARKERS";
 inline constexpr const char* mpa_peer_to_peer = "VERBENA_MPA_PEER_TO_PEER";
 inline constexpr const char* mpa_legacy_depths = "VERBENA_MPA_LEGACY_DEPTHS";
+inline constexpr const char* rdmap_extensions = "VERBENA_RDMAP_EXTENSIONS";
 inline constexpr const char* fabric = "VERBENA_FABRIC";
 inline constexpr const char* ring_kib = "VERBENA_RING_KIB";
 inline constexpr const char* capture = "VERBENA_CAPTURE";

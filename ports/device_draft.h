@@ -45,6 +45,7 @@ class DeviceDraft {
   SetResult set_mpa_markers(bool wanted);
   SetResult set_mpa_peer_to_peer(bool wanted);
   SetResult set_mpa_legacy_depths(bool wanted);
+  SetResult set_rdmap_extensions(bool wanted);
 
   SetResult set_fabric(std::string_view name_or_path);
   SetResult set_ring_kib(std::int64_t kib);
@@ -82,7 +83,7 @@ class DeviceDraft {
 
   DeviceConfig config_;
   std::optional<std::string> name_;
-  bool has_mpa_settings_ = false;
+  bool has_iwarp_settings_ = false;
   bool has_roce_settings_ = false;
   std::optional<nic::Mtu> mtu_;
   std::optional<inet::MacAddress> mac_;

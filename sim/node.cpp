@@ -11,6 +11,12 @@
 namespace verbena::sim {
 namespace {
 
+nic::DeviceProfile profile_of(const NodeConfig& config) {
+  nic::DeviceProfile profile = nic::default_profile();
+  profile.has_rdmap_extensions = config.rdmap_extensions;
+  return profile;
+}
+
 nic::NicConfig nic_config(const NodeConfig& config, StationId id, nic::PersistentStore& store) {
   nic::NicConfig result;
   result.technology = config.technology;
@@ -76,7 +82,7 @@ Node::Node(World& world, StationId id, const NodeConfig& config, std::uint64_t s
     : Station(world, id, config.name),
       arena_bytes_(config.arena_bytes),
       arena_(std::make_unique<std::byte[]>(config.arena_bytes)),
-      nic_(nic::default_profile(), nic_config(config, id, *this), seed),
+      nic_(profile_of(config), nic_config(config, id, *this), seed),
       pd_(must(nic_.alloc_pd())),
       cq_(must(nic_.create_cq(config.cqe, 0))) {
   nic_.add_qpn_block(config.first_qpn, config.qpn_count);

@@ -51,6 +51,9 @@ struct NodeConfig {
   nic::GidEntry::Type encapsulation = nic::GidEntry::Type::roce_v2;
   /// iwarp: the address is an IPv4 one, and the host has TCP.
   nic::Technology technology = nic::Technology::roce;
+  /// See nic::DeviceProfile::has_rdmap_extensions. Here both ends are ours, unless a scenario wants
+  /// to show what happens when one hasn't got them.
+  bool rdmap_extensions = true;
   std::size_t arena_bytes = 1U << 20;
   std::uint32_t cqe = 1U << 16;
   /// QPNs that its queue pairs get, in order.

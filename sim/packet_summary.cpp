@@ -80,6 +80,13 @@ std::string describe(const iwarp::FpduGlimpse& fpdu) {
   if (fpdu.opcode == iwarp::RdmapOpcode::read_request) {
     return text + fmt::format(" va={:#x} length={}", fpdu.source_offset, fpdu.read_bytes);
   }
+  if (fpdu.opcode == iwarp::RdmapOpcode::atomic_request) {
+    return text + fmt::format(" msn={} va={:#x}", fpdu.msn, fpdu.source_offset);
+  }
+  if (fpdu.opcode == iwarp::RdmapOpcode::immediate ||
+      fpdu.opcode == iwarp::RdmapOpcode::immediate_solicited) {
+    text += fmt::format(" imm={:#x}", fpdu.immediate);
+  }
   return text + (fpdu.is_tagged ? fmt::format(" va={:#x}", fpdu.offset)
                                 : fmt::format(" msn={} mo={}", fpdu.msn, fpdu.message_offset));
 }

@@ -123,8 +123,11 @@ std::uint64_t offered_send_ops(Context& context, ibv_qp_type type) {
   const nic::DeviceProfile& profile = context.engine().peek().profile();
   std::uint64_t ops = send_ops_of(type);
   if (context.opened.config.technology == nic::Technology::iwarp) {
-    // RFC 7306, which is not spoken.
-    ops &= ~std::uint64_t{IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM};
+    // RFC 7306 has immediate data behind WRITEs only.
+    ops &= ~std::uint64_t{IBV_QP_EX_WITH_SEND_WITH_IMM};
+    if (!profile.has_rdmap_extensions) {
+      ops &= ~std::uint64_t{IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM};
+    }
   }
   if (profile.atomic_cap == nic::AtomicCap::none) {
     ops &= ~std::uint64_t{IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD};

@@ -179,6 +179,7 @@ constexpr std::array segment_fields{
     SegmentField{"va", u64_max,
                  [](const G& g) { return g.is_tagged ? g.offset : g.source_offset; }},
     SegmentField{"length", u32_max, [](const G& g) { return std::uint64_t{g.read_bytes}; }},
+    SegmentField{"imm", u32_max, [](const G& g) { return std::uint64_t{g.immediate}; }},
     SegmentField{"msn", u32_max, [](const G& g) { return std::uint64_t{g.msn}; }},
     SegmentField{"mo", u32_max, [](const G& g) { return std::uint64_t{g.message_offset}; }},
 };

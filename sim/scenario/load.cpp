@@ -124,6 +124,7 @@ void read_hosts(Table& root, Scenario& scenario) {
       host.alternate = address_of(*alternate, transport);
     }
     host.has_nic = table.boolean("nic", true);
+    host.rdmap_extensions = table.boolean("rdmap_extensions", true);
     if (!host.has_nic && scenario.technology == nic::Technology::iwarp) {
       fail(table.place(), "Scripted peers speak RoCE, not iWARP.");
     }

@@ -29,6 +29,8 @@ struct HostSpec {
   std::optional<Gid> alternate{};
   /// False: a scripted peer.
   bool has_nic = true;
+  /// Of iWARP: immediate data and atomics.
+  bool rdmap_extensions = true;
 };
 
 struct MemorySpec {

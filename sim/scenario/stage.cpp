@@ -54,6 +54,7 @@ void Stage::build_hosts() {
       config.name = spec.name;
       config.gid = spec.gid;
       config.alternate_gid = spec.alternate;
+      config.rdmap_extensions = spec.rdmap_extensions;
       config.encapsulation = scenario_.encapsulation;
       config.technology = scenario_.technology;
       config.first_qpn = Qpn{qpn_first + qpn_step * static_cast<std::uint32_t>(i)};

@@ -165,8 +165,10 @@ Errno IwManager::init_qp_attr(CmId& id, ibv_qp_attr& attr, int& mask) {
   switch (attr.qp_state) {
     case IBV_QPS_INIT:
     case IBV_QPS_RTR:
-      // Linux' drivers of such devices leave the rights to the memory regions.
-      attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+      // Linux' drivers of such devices leave the rights to the memory regions. A device without
+      // atomics forgets the last one.
+      attr.qp_access_flags =
+          IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
       mask |= IBV_QP_STATE | IBV_QP_ACCESS_FLAGS;
       return 0;
     case IBV_QPS_RTS:

@@ -228,6 +228,9 @@ TEST_CASE("an iWARP device has what is left of a profile without InfiniBand's se
     CHECK(rnic.name == profile->name);
     CHECK_FALSE((rnic.has_uc || rnic.has_ud || rnic.has_xrc || rnic.has_placement_extensions));
     CHECK(rnic.atomic_cap == nic::AtomicCap::none);
+    CHECK_FALSE(rnic.has_rdmap_extensions);
+    CHECK(nic::rnic_profile(*profile, true).atomic_cap == nic::AtomicCap::hca);
+    CHECK(nic::rnic_profile(*profile, true).has_rdmap_extensions);
     CHECK(rnic.ah_max == 0);
     CHECK(rnic.mcast_group_max == 0);
     CHECK(rnic.pkeys_max == 0);

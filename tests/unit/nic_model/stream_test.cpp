@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <map>
 
+#include "nic_model/rnic_profile.h"
 #include "tests/support/connection.h"
 #include "tests/support/host.h"
 
@@ -51,7 +52,8 @@ struct Wires final : nic::StreamPort {
 };
 
 struct End {
-  explicit End(std::uint8_t number) : host(number, {.technology = nic::Technology::iwarp}) {}
+  End(std::uint8_t number, const nic::DeviceProfile& profile)
+      : host(number, {.profile = &profile, .technology = nic::Technology::iwarp}) {}
 
   [[nodiscard]] Result<void, PostError> try_post(nic::Qp& qp, const Work& work) {
     Work posted = work;
@@ -89,8 +91,11 @@ struct Ends {
 
 /// Two iWARP devices, whose connections are byte vectors.
 struct Streams {
-  End a{1};
-  End b{2};
+  explicit Streams(const nic::DeviceProfile& profile = nic::default_profile())
+      : a(1, profile), b(2, profile) {}
+
+  End a;
+  End b;
 
   static iwarp::MpaAgreement agreement() {
     return {.revision = 2, .send_format = {}, .receive_format = {}, .depths = {4, 4}, .rtr = {}};
@@ -330,6 +335,43 @@ TEST_CASE("what the queue pair doesn't permit is refused, whatever the memory pe
   streams.run(qps);
   CHECK(b.host.events() == Lines{"QP_ACCESS_ERR"});
   CHECK(nic::state_of(*qps.a) == QpState::err);
+}
+
+TEST_CASE(
+    "atomics and immediate data exist on an iWARP device whose user says that peers have them") {
+  const nic::DeviceProfile profile = nic::rnic_profile(nic::default_profile(), true);
+  Streams streams(profile);
+  const Ends qps = streams.connect();
+  auto& [a, b] = streams;
+  b.receive(*qps.b, 7, {4096, 64});
+  a.post(*qps.a, a.host.fetch_add(1, 16, b.host, 8, 5));
+  a.post(*qps.a, a.host.write_imm(2, {1024, 100}, b.host, 512, 0x1234));
+  CHECK(a.try_post(*qps.a, a.host.send_imm(3, {0, 8}, 1)).error() == PostError::opcode_unsupported);
+  streams.run(qps);
+  CHECK(a.host.completions() == Lines{"1 fetch_add success", "2 write success"});
+  CHECK(b.host.completions() == Lines{"7 recv_write_imm success +100 imm 4660"});
+  CHECK(b.host.count(Counter::rx_atomic_requests) == 1);
+  CHECK(std::ranges::equal(b.host.bytes(512, 100), a.host.bytes(1024, 100)));
+
+  // Not every queue pair permits them.
+  Streams others(profile);
+  const Ends refused = others.connect({.access = Access::remote_read | Access::remote_write});
+  others.a.post(*refused.a, others.a.host.fetch_add(1, 16, others.b.host, 8, 5));
+  others.run(refused);
+  CHECK(others.a.host.completions() == Lines{"1 fetch_add rem_access_err"});
+  CHECK(others.b.host.events() == Lines{"QP_ACCESS_ERR"});
+}
+
+TEST_CASE("without them, nothing of them can be posted, and no queue pair permits atomics") {
+  const nic::DeviceProfile profile = nic::rnic_profile(nic::default_profile());
+  Streams streams(profile);
+  const Ends qps = streams.connect();
+  auto& [a, b] = streams;
+  for (const Work& work :
+       {a.host.fetch_add(1, 16, b.host, 8, 5), a.host.write_imm(2, {0, 100}, b.host, 512, 1)}) {
+    CHECK(a.try_post(*qps.a, work).error() == PostError::opcode_unsupported);
+  }
+  CHECK_FALSE(allows(b.host.nic.query_qp(*qps.b).access_flags, Access::remote_atomic));
 }
 
 TEST_CASE("a SEND without a receive is an invalid request: a stream has nothing like an RNR NAK") {

@@ -275,6 +275,13 @@ TEST_CASE("an iWARP device is there if it is asked for, behind the RoCE device i
   CHECK(iwarp.mpa.markers);
   CHECK_FALSE(iwarp.mpa.peer_to_peer);
   CHECK(only_device({{"VERBENA_TRANSPORT", "iwarp"}}).mpa.peer_to_peer);
+  CHECK_FALSE(iwarp.rdmap_extensions);
+  CHECK(iwarp.profile.atomic_cap == nic::AtomicCap::none);
+  const DeviceConfig extended =
+      only_device({{"VERBENA_TRANSPORT", "iwarp"}, {"VERBENA_RDMAP_EXTENSIONS", "on"}});
+  CHECK(extended.rdmap_extensions);
+  CHECK(extended.profile.has_rdmap_extensions);
+  CHECK(extended.profile.atomic_cap == nic::AtomicCap::hca);
 
   const auto both = load_devices(environment_of({{"VERBENA_TRANSPORT", "both"},
                                                  {"VERBENA_ADDRESS", "127.0.0.9"},
@@ -291,11 +298,13 @@ TEST_CASE("an iWARP device is there if it is asked for, behind the RoCE device i
       nic::Technology::iwarp);
 
   const auto file = parse_devices(
-      "[[device]]\n[[device]]\ntransport = \"iwarp\"\nmpa_crc = \"off\"\nmpa_markers = true\n",
+      "[[device]]\n[[device]]\ntransport = \"iwarp\"\nmpa_crc = \"off\"\nmpa_markers = true\n"
+      "rdmap_extensions = true\n",
       "f");
   REQUIRE(file);
   CHECK(file->at(1).name == "verbena_iw0");
   CHECK(file->at(1).mpa.crc == iwarp::CrcPolicy::accept);
+  CHECK(file->at(1).profile.has_rdmap_extensions);
 }
 
 TEST_CASE("of devices of both transports each takes the settings that are for it") {
@@ -340,6 +349,7 @@ TEST_CASE("what doesn't go together with a transport is refused in words") {
           {{"VERBENA_TRANSPORT", "both"}, {"VERBENA_GUID", "0200000000000001"}, "choose one with"},
           {{"VERBENA_TRANSPORT", "both"}, {"VERBENA_DEVICE", "x"}, "verbena0, verbena_iw0"},
           {{"VERBENA_MPA_CRC", "on"}, {"VERBENA_TRANSPORT", "roce"}, "VERBENA_TRANSPORT=iwarp"},
+          {{"VERBENA_RDMAP_EXTENSIONS", "on"}, {"VERBENA_TRANSPORT", "roce"}, "devices only"},
           {{"VERBENA_MPA_CRC", "none"}, {"VERBENA_TRANSPORT", "iwarp"}, "\"on\", \"off\""},
           {{"VERBENA_MPA_MARKERS", "1"}, {"VERBENA_TRANSPORT", "iwarp"}, "on or off"},
           {{"VERBENA_MPA_REVISION", "3"}, {"VERBENA_TRANSPORT", "iwarp"}, "1 and 2"},
