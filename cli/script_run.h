@@ -67,6 +67,8 @@ class ScriptRun {
   Qpn qpn_{};
   std::vector<Lkey> lkeys_;
   std::vector<Rkey> rkeys_;
+  /// It didn't do what ours had done.
+  bool went_another_way_ = false;
 };
 
 }  // namespace verbena::cli
