@@ -28,6 +28,8 @@ constexpr milliseconds doing_limit{2500};
 constexpr milliseconds later_limit{700};
 /// At the end, silence for so long means that there is nothing more.
 constexpr milliseconds silence{300};
+/// See catch_up().
+constexpr milliseconds put_off{30};
 /// How long one look at the descriptors may last.
 constexpr milliseconds look{20};
 /// Of a script that has a timeout: 4.096 us * 2^16 = 0.27 s, so that the script's answer comes in
@@ -257,6 +259,18 @@ void ScriptRun::wait_for(std::size_t packets, std::size_t completions) {
   went_another_way_ = went_another_way_ || !came;
 }
 
+void ScriptRun::catch_up() {
+  if (!std::exchange(is_behind_, false)) {
+    return;
+  }
+  const std::size_t before = wire_.probes_answered();
+  if (pump([&] { return wire_.probe(); }, doing_limit)) {
+    pump([&] { return wire_.probes_answered() > before; }, doing_limit);
+  }
+  // What a host puts off when it gets a packet is done a moment later.
+  pump([] { return false; }, put_off);
+}
+
 /// Until nothing has happened for a while.
 void ScriptRun::settle() {
   const auto seen = [&] {
@@ -289,6 +303,7 @@ Result<void, ScriptFailure> ScriptRun::perform(const sim::PacketScript& script,
       if (!pump(send, answer_limit)) {
         return Failure({.is_final = true, .words = "the wire takes no packets any more"});
       }
+      is_behind_ = true;
       return {};
     }
     case Kind::receive:
@@ -307,6 +322,7 @@ Result<void, ScriptFailure> ScriptRun::perform(const sim::PacketScript& script,
       break;
     }
   }
+  catch_up();
   auto done = ask(std::move(command));
   if (!done) {
     return Failure(std::move(done.error()));
@@ -356,6 +372,7 @@ Result<ScriptOutcome, ScriptFailure> ScriptRun::run(const sim::PacketScript& scr
   wire_.forget();
   agent_.forget();
   went_another_way_ = false;
+  is_behind_ = false;
   auto done = set_up(script);
   if (done) {
     done = perform(script);
