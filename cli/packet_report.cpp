@@ -61,6 +61,14 @@ void print_text(const std::vector<PacketCheck>& checks, const PacketPlan& plan) 
       count(checks, "failed"), count(checks, "unsuited"));
 }
 
+Json to_json(const AnswerWords& words) {
+  return {{"packets", words.packets},
+          {"completions", words.completions},
+          {"events", words.events},
+          {"state", words.state},
+          {"memory", words.memory}};
+}
+
 void print_json(const std::vector<PacketCheck>& checks, const PacketPlan& plan) {
   auto rows = Json::array();
   for (const PacketCheck& check : checks) {
@@ -75,6 +83,8 @@ void print_json(const std::vector<PacketCheck>& checks, const PacketPlan& plan) 
                     {"title", check.title},
                     {"result", check.result},
                     {"differences", std::move(found)},
+                    {"ours", to_json(check.ours)},
+                    {"theirs", to_json(check.theirs)},
                     {"words", check.words}});
   }
   const Json json{{"against", plan.against}, {"scenarios", std::move(rows)}};

@@ -1,9 +1,12 @@
 #include "cli/packet_wire.h"
 
+#include <array>
 #include <utility>
 
 #include "nic_model/types.h"
 #include "ports/engine.h"
+#include "proto/inet/arp.h"
+#include "proto/inet/headers.h"
 #include "proto/roce/decap.h"
 #include "proto/roce/encap.h"
 #include "proto/roce/gid.h"
@@ -32,6 +35,7 @@ void PacketWire::turn() {
   const Time now = ports::Engine::now();
   link_->begin_batch(now);
   while (const auto frame = link_->receive()) {
+    probes_answered_ += is_probe_answer(*frame) ? 1 : 0;
     if (host_.on_frame(*frame, now, *link_) != inet::LinkHost::Verdict::not_mine) {
       continue;
     }
@@ -44,6 +48,32 @@ void PacketWire::turn() {
     host_.transmit(now, *link_);
   }
   link_->flush();
+}
+
+bool PacketWire::is_probe_answer(ByteView frame) const {
+  const auto ethernet = inet::parse_ethernet(frame);
+  if (!ethernet || ethernet->ethertype != inet::ethertype_arp) {
+    return false;
+  }
+  const auto arp = inet::parse_arp(ethernet->payload);
+  return arp && arp->operation.value() == inet::ArpPacket::operation_reply &&
+         arp->sender == roce::ipv4_from_gid(device_);
+}
+
+bool PacketWire::probe() {
+  if (!knows_device()) {
+    return false;
+  }
+  std::array<std::byte, inet::ethernet_header_bytes + inet::arp_packet_bytes> frame{};
+  inet::EthernetHeader ethernet{.destination = device_mac_, .source = host_.mac()};
+  ethernet.ethertype = inet::ethertype_arp;
+  inet::ArpPacket question{.sender_mac = host_.mac(),
+                           .sender = roce::ipv4_from_gid(own_).value(),
+                           .target = roce::ipv4_from_gid(device_).value()};
+  question.operation = inet::ArpPacket::operation_request;
+  write_struct(MutableBytes(frame), ethernet);
+  write_struct(MutableBytes(frame).subspan(inet::ethernet_header_bytes), question);
+  return send_frame(frame);
 }
 
 bool PacketWire::knows_device() {

@@ -42,6 +42,12 @@ class PacketWire {
   /// Sends a whole frame as it is.
   [[nodiscard]] bool send_frame(ByteView frame);
 
+  /// Asks the device's host for its Ethernet address. It has looked at all frames before that when
+  /// it answers. False if there is no room now, or if the device isn't known.
+  [[nodiscard]] bool probe();
+  /// How many answers there were to that.
+  [[nodiscard]] std::size_t probes_answered() const { return probes_answered_; }
+
   /// RoCE frames from the device, whole, in order; those before are forgotten with forget().
   [[nodiscard]] const std::vector<std::vector<std::byte>>& frames() const { return frames_; }
   void forget() { frames_.clear(); }
@@ -49,11 +55,15 @@ class PacketWire {
  private:
   PacketWire(const Place& place, std::unique_ptr<ports::Link> link);
 
+  /// Whether it is an answer to probe().
+  [[nodiscard]] bool is_probe_answer(ByteView frame) const;
+
   Gid own_;
   Gid device_;
   std::unique_ptr<ports::Link> link_;
   inet::LinkHost host_;
   inet::MacAddress device_mac_{};
+  std::size_t probes_answered_ = 0;
   std::vector<std::vector<std::byte>> frames_;
 };
 

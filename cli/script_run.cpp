@@ -21,16 +21,20 @@ using std::chrono::steady_clock;
 
 /// For an answer that a command needs, on an emulated machine that has other things to do.
 constexpr seconds answer_limit{20};
-/// For what the device should do by itself. With timeout_code it repeats a request after 0.5 s, or
+/// For what the device should do by itself. With timeout_code it repeats a request after 0.27 s, or
 /// up to four times that (IBTA vol 1, 9.7.6.1.3).
-constexpr milliseconds doing_limit{5000};
+constexpr milliseconds doing_limit{2500};
+/// The same for a device that has been waited for in vain: it has gone another way.
+constexpr milliseconds later_limit{700};
 /// At the end, silence for so long means that there is nothing more.
 constexpr milliseconds silence{300};
+/// See catch_up().
+constexpr milliseconds put_off{30};
 /// How long one look at the descriptors may last.
 constexpr milliseconds look{20};
-/// Of a script that has a timeout: 4.096 us * 2^17 = 0.54 s, so that the script's answer comes in
+/// Of a script that has a timeout: 4.096 us * 2^16 = 0.27 s, so that the script's answer comes in
 /// time in any case in which it is meant to.
-constexpr unsigned timeout_code = 17;
+constexpr unsigned timeout_code = 16;
 
 /// Of ibv_qp_type and ibv_send_flags.
 constexpr int qp_type_rc = 2;
@@ -247,11 +251,24 @@ std::string ScriptRun::pieces(const sim::PacketScript& script, const std::vector
 }
 
 void ScriptRun::wait_for(std::size_t packets, std::size_t completions) {
-  pump(
+  const bool came = pump(
       [&] {
         return wire_.frames().size() >= packets && agent_.completions().size() >= completions;
       },
-      doing_limit);
+      went_another_way_ ? later_limit : doing_limit);
+  went_another_way_ = went_another_way_ || !came;
+}
+
+void ScriptRun::catch_up() {
+  if (!std::exchange(is_behind_, false)) {
+    return;
+  }
+  const std::size_t before = wire_.probes_answered();
+  if (pump([&] { return wire_.probe(); }, doing_limit)) {
+    pump([&] { return wire_.probes_answered() > before; }, doing_limit);
+  }
+  // What a host puts off when it gets a packet is done a moment later.
+  pump([] { return false; }, put_off);
 }
 
 /// Until nothing has happened for a while.
@@ -286,6 +303,7 @@ Result<void, ScriptFailure> ScriptRun::perform(const sim::PacketScript& script,
       if (!pump(send, answer_limit)) {
         return Failure({.is_final = true, .words = "the wire takes no packets any more"});
       }
+      is_behind_ = true;
       return {};
     }
     case Kind::receive:
@@ -304,6 +322,7 @@ Result<void, ScriptFailure> ScriptRun::perform(const sim::PacketScript& script,
       break;
     }
   }
+  catch_up();
   auto done = ask(std::move(command));
   if (!done) {
     return Failure(std::move(done.error()));
@@ -352,6 +371,8 @@ Result<ScriptOutcome, ScriptFailure> ScriptRun::finish(const sim::PacketScript& 
 Result<ScriptOutcome, ScriptFailure> ScriptRun::run(const sim::PacketScript& script) {
   wire_.forget();
   agent_.forget();
+  went_another_way_ = false;
+  is_behind_ = false;
   auto done = set_up(script);
   if (done) {
     done = perform(script);

@@ -53,6 +53,8 @@ class ScriptRun {
                                                     const sim::ScriptStep& step);
   [[nodiscard]] Result<ScriptOutcome, ScriptFailure> finish(const sim::PacketScript& script);
   void wait_for(std::size_t packets, std::size_t completions);
+  /// Until the device has seen all packets: what it is given then comes behind them.
+  void catch_up();
   void settle();
   /// The bytes with the device's own numbers instead of ours.
   [[nodiscard]] std::vector<std::byte> translate(const sim::PacketScript& script,
@@ -67,6 +69,10 @@ class ScriptRun {
   Qpn qpn_{};
   std::vector<Lkey> lkeys_;
   std::vector<Rkey> rkeys_;
+  /// It didn't do what ours had done.
+  bool went_another_way_ = false;
+  /// Packets were sent since it caught up.
+  bool is_behind_ = false;
 };
 
 }  // namespace verbena::cli

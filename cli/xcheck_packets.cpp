@@ -109,6 +109,8 @@ void judge(const PacketPlan& plan, const sim::PacketScript& script, const Script
   const AnswerWords ours = in_words(script, script.answers, script.device_qpn);
   const AnswerWords theirs = in_words(script, outcome.answers, outcome.device_qpn);
   judge(plan, differences(ours, theirs), check);
+  check.ours = ours;
+  check.theirs = theirs;
 }
 
 /// Why no more scripts can be run.
@@ -170,8 +172,8 @@ std::string guest_command() {
 
 /// Runs what hasn't run in a guest of its own. A script during which the guest goes has a result,
 /// too; the others then need another guest.
-Result<void, std::string> run_in_guest(const PacketPlan& plan, const LabPlaces& places,
-                                       std::vector<Job>& jobs) {
+Result<void, std::string> run_in_one_guest(const PacketPlan& plan, const LabPlaces& places,
+                                           std::vector<Job>& jobs) {
   const ScratchDirectory scratch("verbena-xcheck");
   const std::uint16_t port = free_port();
   GuestPlan guest_plan;
@@ -225,7 +227,7 @@ Result<void, std::string> against_guest(const PacketPlan& plan, const LabPlaces&
     if (boots == boots_max) {
       return Error(fmt::format("after {} guests there are still scenarios left", boots));
     }
-    const auto done = run_in_guest(plan, places, jobs);
+    const auto done = run_in_one_guest(plan, places, jobs);
     if (!done && std::exchange(has_stalled, true)) {
       return done;
     }

@@ -33,6 +33,9 @@ struct PacketCheck {
     std::string rule;
   };
   std::vector<Difference> differences;
+  /// All that both did, unless the device couldn't be asked.
+  AnswerWords ours;
+  AnswerWords theirs;
   /// Of "failed" and "unsuited": why.
   std::string words;
 };

@@ -86,6 +86,15 @@ MUTANTS = [
     Mutant("READ data lands at the start", COMPLETER,
            "const std::uint64_t offset = std::uint64_t{at} * connection_.mtu_bytes;",
            "const std::uint64_t offset = std::uint64_t{0 * at};"),
+    Mutant("an ACK is for what is before its PSN only", COMPLETER,
+           "if (!acknowledge_before(env, packet.psn().next())) {",
+           "if (!acknowledge_before(env, packet.psn())) {"),
+    Mutant("an answer of any length will do", COMPLETER,
+           "packet.payload().size() != expected_bytes) {", "false) {"),
+    Mutant("a reserved kind of answer is a NAK", COMPLETER,
+           "case AethKind::reserved:\n      break;\n  }\n  return {.verdict = RxVerdict::drop(",
+           "case AethKind::reserved:\n      return on_nak(env, packet);\n  }\n"
+           "  return {.verdict = RxVerdict::drop("),
     Mutant("flushed requests succeed", COMPLETER,
            "complete_head(env, WcStatus::wr_flush_err);", "complete_head(env, WcStatus::success);"),
     # The responder.

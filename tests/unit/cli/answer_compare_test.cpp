@@ -89,7 +89,7 @@ TEST_CASE("A rule explains what it says, of the device that it is about") {
   CHECK_FALSE(rule_for("rxe", "anything", {.what = "events", .ours = "nothing", .theirs = "x"}));
   CHECK(is_known_to_end("rxe", "peer_write_of_nothing"));
   CHECK_FALSE(is_known_to_end("self", "peer_write_of_nothing"));
-  CHECK_FALSE(is_known_to_end("rxe", "opcode_sequence"));
+  CHECK_FALSE(is_known_to_end("rxe", "peer_uc"));
 }
 
 }  // namespace verbena::cli
