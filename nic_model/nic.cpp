@@ -131,11 +131,14 @@ Cq* Nic::poll_cq_notification() {
   return cq;
 }
 
-void Nic::on_timer(Time now) {
+void Nic::on_timer(Time now, FrameSink* way) {
   while (Qp* const qp = impl_->timers.pop_due(now)) {
     auto env = impl_->env(now, *qp);
     // Of the others' timers only the pacer is left: it is asked again when they transmit.
     if (auto* const rc = std::get_if<RcHalves>(&qp->transport)) {
+      if (way != nullptr && rc->requester.is_ack_overdue(now) && way->is_unread(qp->route)) {
+        rc->requester.renew_ack_timer(env);
+      }
       impl_->fail(env, *qp, rc->requester.on_timer(env));
       impl_->migrate_if_asked(*qp);
     }

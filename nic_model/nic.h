@@ -361,7 +361,9 @@ class Nic {
   /// to compute the ICRC themselves (proto/roce/icrc_solve.h); it is checked here unless
   /// `icrc_is_proved`.
   RxVerdict on_frame(Time now, ByteView frame, bool icrc_is_proved = false);
-  void on_timer(Time now);
+  /// `way` is asked whether what a queue pair waits for can have been lost at all: as long as its
+  /// peer hasn't read what was sent, the ACK timer begins anew, at no cost in retries.
+  void on_timer(Time now, FrameSink* way = nullptr);
   /// Bytes from the peer of a queue pair with a stream, in order and any pieces; they are used up.
   void on_stream(Time now, Qp& qp, ByteView bytes);
   /// The peer sends no more (FIN).

@@ -22,6 +22,10 @@ constexpr Duration liveness_check_interval = 10ms;
 /// A datagram waits for so long for a receiver that doesn't drain its ring, and those behind it
 /// don't wait any more: the receiver is stopped or hangs, and nothing else would ever tell.
 constexpr Duration patience_with_receivers = 500ms;
+/// A receiver that has frames to read and reads none for so long is stopped or hangs, and what it
+/// should answer counts as lost. One that merely waits for a processor comes sooner, even where
+/// many compilers run on few processors; hardware would answer for either.
+constexpr Duration patience_with_readers = 3s;
 /// After a ring could not be made, frames to that process are lost for this long.
 constexpr Duration ring_retry_interval = 100ms;
 /// How often a port that never sleeps looks for rings of dead processes.
@@ -151,6 +155,24 @@ void FabricPort::commit(const PacketNote& /*note*/) {
     commit_to(*copy.ring);
   }
   commit_to(*reserved_);
+}
+
+bool FabricPort::is_unread(const FrameRoute& route) {
+  const SlotLife consumer = fabric_->owner_of(route.destination_qpn);
+  if (consumer == SlotLife{}) {
+    return false;
+  }
+  OutRing* const ring = out_rings_[slot_of(consumer)].get();
+  if (ring == nullptr || ring->mapping.consumer != consumer || !ring->producer.has_unread() ||
+      !fabric_->check_alive(consumer)) {
+    return false;
+  }
+  const std::uint64_t taken = ring->producer.taken_bytes();
+  if (ring->last_taken != taken) {
+    ring->last_taken = taken;
+    ring->standing_since = now_;
+  }
+  return now_ - ring->standing_since < patience_with_readers;
 }
 
 void FabricPort::commit_to(OutRing& ring) {

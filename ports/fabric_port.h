@@ -29,6 +29,7 @@ class FabricPort final : public Port {
 
   MutableBytes reserve(const FrameRoute& route, std::size_t bytes) override;
   void commit(const PacketNote& note) override;
+  [[nodiscard]] bool is_unread(const FrameRoute& route) override;
   std::uint32_t poll_receive(FrameHandler& handler, std::uint32_t frames_max) override;
   void flush() override;
   bool prepare_sleep() override;
@@ -54,6 +55,9 @@ class FabricPort final : public Port {
     /// When a blocked ring is worth asking the kernel whether its consumer lives.
     Time next_liveness_check{};
     Time blocked_since{};
+    /// How far the consumer was when it was asked for last, and since when it has been there.
+    std::optional<std::uint64_t> last_taken{};
+    Time standing_since{};
   };
   struct InRing {
     RingMapping mapping;

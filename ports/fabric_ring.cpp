@@ -109,6 +109,14 @@ bool RingProducer::take_room_news() {
   return true;
 }
 
+bool RingProducer::has_unread() {
+  if (broken_ || published_ == tail_seen_) {
+    return false;
+  }
+  refresh_tail();
+  return !broken_ && published_ != tail_seen_;
+}
+
 RingConsumer::RingConsumer(RingHeader& header, MutableBytes data) : header_(header), data_(data) {
   check_geometry(data);
 }

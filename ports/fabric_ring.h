@@ -83,6 +83,10 @@ class RingProducer {
   [[nodiscard]] bool is_blocked() const { return blocked_bytes_ != 0; }
   /// True once when there is room again for what the last reserve() asked in vain.
   [[nodiscard]] bool take_room_news();
+  /// Whether the consumer has yet to take published frames, or to give their room back.
+  [[nodiscard]] bool has_unread();
+  /// What has_unread() saw: bytes that the consumer has given back since the ring was made.
+  [[nodiscard]] std::uint64_t taken_bytes() const { return tail_seen_; }
   /// Nothing can be sent through this ring any more.
   [[nodiscard]] bool broken() const { return broken_; }
 

@@ -87,6 +87,10 @@ void HostPort::commit(const PacketNote& note) {
   }
 }
 
+bool HostPort::is_unread(const FrameRoute& route) {
+  return way_of(route) == Way::fabric && fabric_->is_unread(route);
+}
+
 void HostPort::set_membership(const nic::Membership& membership) {
   fabric_->set_membership(membership);
   if (!roce::is_multicast(membership.gid)) {

@@ -39,6 +39,7 @@ class HostPort final : public Port, private NetworkFrameHandler {
   MutableBytes reserve(const FrameRoute& route, std::size_t bytes) override;
   [[nodiscard]] WayFields way_fields() const override;
   void commit(const PacketNote& note) override;
+  [[nodiscard]] bool is_unread(const FrameRoute& route) override;
   std::uint32_t poll_receive(FrameHandler& handler, std::uint32_t frames_max) override;
   void flush() override;
   bool prepare_sleep() override;

@@ -16,6 +16,9 @@ class PortDecorator : public Port {
   }
   [[nodiscard]] WayFields way_fields() const override { return inner_->way_fields(); }
   void commit(const PacketNote& note) override { inner_->commit(note); }
+  [[nodiscard]] bool is_unread(const FrameRoute& route) override {
+    return inner_->is_unread(route);
+  }
   std::uint32_t poll_receive(FrameHandler& handler, std::uint32_t frames_max) override {
     return inner_->poll_receive(handler, frames_max);
   }

@@ -28,7 +28,7 @@
 namespace verbena::ports {
 
 inline constexpr std::uint64_t stats_magic = 0x5354'4154'5342'4556;  // "VEBSTATS"
-inline constexpr std::uint32_t stats_version = 1;
+inline constexpr std::uint32_t stats_version = 2;
 /// Queue pairs that a snapshot lists; of more only the number is known. It bounds the file (1 MiB)
 /// and the time that a snapshot takes.
 inline constexpr std::uint32_t listed_qps_max = 1024;

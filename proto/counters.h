@@ -54,6 +54,7 @@ namespace verbena {
   X(rx_bytes)                /* bytes of frames received */                                     \
   X(tx_bytes)                /* bytes of frames sent */                                         \
   X(retransmitted_pkts)      /* request packets sent again */                                   \
+  X(ack_timer_renewed)       /* ACK timeouts while the peer had yet to read: no retries */      \
   X(rx_drop_port_down)       /* frames that came while the port was down */                     \
   X(rx_drop_not_roce)        /* frames that are not RoCE */                                     \
   X(rx_drop_malformed)       /* frames whose headers contradict their length */                 \

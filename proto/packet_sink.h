@@ -94,6 +94,10 @@ class FrameSink {
   /// What the frame that was reserved last will carry.
   [[nodiscard]] virtual WayFields way_fields() const { return {}; }
   virtual void commit(const PacketNote& note) = 0;
+  /// Whether frames that were sent this way still wait for a receiver that is alive: an
+  /// acknowledgement that is late may be theirs, and nothing is lost. Networks can't know, and say
+  /// no.
+  [[nodiscard]] virtual bool is_unread(const FrameRoute& /*route*/) { return false; }
 };
 
 }  // namespace verbena

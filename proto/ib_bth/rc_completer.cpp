@@ -262,6 +262,11 @@ QpFailure RcRequester::on_timer(TransportEnv& env) {
   return retry(env, PacketNote::Cause::timeout);
 }
 
+void RcRequester::renew_ack_timer(TransportEnv& env) {
+  env.counters.add(Counter::ack_timer_renewed);
+  arm_ack_timer(env);
+}
+
 /// The responder goes on: the retry counters begin anew (IBTA vol 1, 9.7.5.2.7).
 void RcRequester::on_progress(TransportEnv& env) {
   complete_local_operations(env);

@@ -77,6 +77,8 @@ class RcRequester {
   /// PSN of the next new packet.
   [[nodiscard]] Psn next_psn() const { return next_psn_; }
   [[nodiscard]] Time next_timeout() const;
+  /// The ACK timer has run out, and the next on_timer() takes it for a loss.
+  [[nodiscard]] bool is_ack_overdue(Time now) const { return ack_deadline_ <= now; }
 
   // Commands.
   /// RTR to RTS: from now on requests are sent.
@@ -103,6 +105,8 @@ class RcRequester {
   };
   [[nodiscard]] Outcome on_response(TransportEnv& env, const PacketView& packet);
   [[nodiscard]] QpFailure on_timer(TransportEnv& env);
+  /// The ACK timer begins anew: what it waits for hasn't been lost.
+  void renew_ack_timer(TransportEnv& env);
 
   // Effects out.
   struct Transmitted {

@@ -68,6 +68,8 @@ void Pair::delay(Side from, Match match, Duration extra, std::uint32_t times) {
 void Pair::corrupt(Side from, Match match, std::uint32_t times) {
   end(from).faults.push_back({std::move(match), times, {.corrupt = true}});
 }
+void Pair::set_unread(Side from, bool unread) { end(from).cable.unread = unread; }
+
 void Pair::set_room(Side from, std::uint32_t frames) { end(from).cable.room = frames; }
 
 MutableBytes Pair::Cable::reserve(const FrameRoute&, std::size_t bytes) {
@@ -163,7 +165,7 @@ void Pair::happen(Time until) {
   }
   for (const Side side : {Side::a, Side::b}) {
     if (host(side).nic.next_timeout() <= now_) {
-      host(side).nic.on_timer(now_);
+      host(side).nic.on_timer(now_, &end(side).cable);
     }
   }
 }

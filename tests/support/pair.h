@@ -83,6 +83,8 @@ class Pair {
   void set_weather(std::function<Fate(const WirePacket&)> weather) {
     weather_ = std::move(weather);
   }
+  /// Whether what a side has sent counts as waiting for its receiver (FrameSink::is_unread()).
+  void set_unread(Side from, bool unread);
   /// The cable takes that many more frames from a side and then refuses: back-pressure.
   void set_room(Side from, std::uint32_t frames);
 
@@ -123,7 +125,9 @@ class Pair {
     Cable(Pair& pair, Side from) : pair_(pair), from_(from) {}
     MutableBytes reserve(const FrameRoute& route, std::size_t bytes) override;
     void commit(const PacketNote& note) override;
+    [[nodiscard]] bool is_unread(const FrameRoute& /*route*/) override { return unread; }
     std::uint32_t room = always;
+    bool unread = false;
 
    private:
     Pair& pair_;

@@ -104,6 +104,24 @@ TEST_CASE("without an answer a request is sent retry_cnt + 1 times, exactly a ti
   }
 }
 
+TEST_CASE("as long as the peer has yet to read, no timeout costs a retry") {
+  Pair pair;
+  const Connection qps = pair.connect({.timeout = 8, .retry_cnt = 1});
+  const Duration timeout = 4096ns * (1 << 8);
+  pair.drop(Side::a, any_packet(), Pair::always);
+  pair.set_unread(Side::a, true);
+  pair.post(Side::a, *qps.a, pair.a.send(1, {0, 8}));
+  pair.advance(timeout * 20);
+  CHECK(pair.log().size() == 1);
+  CHECK(pair.a.count(Counter::ack_timer_renewed) == 20);
+  CHECK(pair.a.count(Counter::local_ack_timeout_err) == 0);
+
+  pair.set_unread(Side::a, false);
+  pair.run_until_idle();
+  CHECK(pair.a.completions() == Lines{"1 send retry_exc_err"});
+  CHECK(pair.now() == Time{} + timeout * 22);
+}
+
 TEST_CASE("retransmissions tell their cause and count") {
   Pair pair;
   const Connection qps = pair.connect({.timeout = 8, .retry_cnt = 3});

@@ -142,6 +142,33 @@ TEST_CASE("a partner that is killed costs its retries, and the next one works") 
   CHECK(directory.files().empty());
 }
 
+TEST_CASE("a partner that gets no processor for a while costs no retries") {
+  const TemporaryDirectory directory;
+  const DeviceConfig config = quick_config(directory / "a.fabric");
+  Node own(config, 1 << 20);
+  const Rendezvous rendezvous;
+  const pid_t child = start_target(config, own, rendezvous);
+  const auto target = rendezvous.hear_child<Introduction>();
+  own.connect(target.qpn, 1);
+  write_to(own, target, 100);
+  REQUIRE(own.wait().status == WcStatus::success);
+
+  REQUIRE(kill(child, SIGSTOP) == 0);
+  int status = 0;
+  REQUIRE(waitpid(child, &status, WUNTRACED) == child);
+  write_to(own, target, 1 << 20);
+  // More timeouts than there are retries.
+  const auto renewals = [](nic::Nic& nic, Time) {
+    return nic.counters()[Counter::ack_timer_renewed];
+  };
+  while (own.engine->with_nic(renewals) < 4) {
+    own.engine->try_progress();
+  }
+  kill(child, SIGCONT);
+  CHECK(own.wait().status == WcStatus::success);
+  kill_and_reap(child);
+}
+
 TEST_CASE("a partner that a debugger stops costs its retries, and others are not disturbed") {
   const TemporaryDirectory directory;
   const DeviceConfig config = quick_config(directory / "a.fabric");

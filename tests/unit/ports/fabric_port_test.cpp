@@ -118,6 +118,43 @@ TEST_CASE("a sleeper is woken by a frame, one that is awake is not") {
   CHECK(b->poll_receive(handler, many) == 2);
 }
 
+TEST_CASE("what a living process has yet to read isn't lost, until it stands still for too long") {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "a.fabric";
+  const PortWithQpns a = open_port(path);
+  PortWithQpns b = open_port(path);
+  FrameRoute route;
+  route.destination_qpn = b.first;
+  const Time start = Time{} + 1h;
+  a->begin_batch(start);
+  CHECK_FALSE(a->is_unread(route));
+  REQUIRE(send(*a.port, b.first, 60, 1));
+  REQUIRE(send(*a.port, b.first, 60, 2));
+  a->flush();
+  CHECK(a->is_unread(route));
+  FrameRoute to_itself;
+  to_itself.destination_qpn = a.first;
+  CHECK_FALSE(a->is_unread(to_itself));
+
+  a->begin_batch(start + 2s);
+  CHECK(a->is_unread(route));
+  RecordingHandler handler;
+  CHECK(b->poll_receive(handler, 1) == 1);
+  CHECK(a->is_unread(route));
+  a->begin_batch(start + 4s);
+  CHECK(a->is_unread(route));
+  a->begin_batch(start + 5s);
+  CHECK_FALSE(a->is_unread(route));
+
+  CHECK(b->poll_receive(handler, many) == 1);
+  CHECK_FALSE(a->is_unread(route));
+  REQUIRE(send(*a.port, b.first, 60, 3));
+  a->flush();
+  CHECK(a->is_unread(route));
+  b.port.reset();
+  CHECK_FALSE(a->is_unread(route));
+}
+
 TEST_CASE("a blocked sender that sleeps is woken when there is room, and doesn't sleep over it") {
   const TemporaryDirectory directory;
   const std::string path = directory / "a.fabric";
