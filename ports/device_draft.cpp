@@ -183,7 +183,7 @@ SetResult DeviceDraft::set_mpa_revision(std::int64_t revision) {
     return refuse(fmt::format("MPA has the revisions 1 and 2, not {}", revision));
   }
   config_.mpa.revision = static_cast<std::uint8_t>(revision);
-  has_mpa_settings_ = true;
+  has_iwarp_settings_ = true;
   return {};
 }
 
@@ -200,25 +200,25 @@ SetResult DeviceDraft::set_mpa_crc(std::string_view policy) {
     return refuse(fmt::format("the CRC is \"on\", \"off\" or \"refuse\", not \"{}\"", policy));
   }
   config_.mpa.crc = found->policy;
-  has_mpa_settings_ = true;
+  has_iwarp_settings_ = true;
   return {};
 }
 
 SetResult DeviceDraft::set_mpa_markers(bool wanted) {
   config_.mpa.markers = wanted;
-  has_mpa_settings_ = true;
+  has_iwarp_settings_ = true;
   return {};
 }
 
 SetResult DeviceDraft::set_mpa_peer_to_peer(bool wanted) {
   config_.mpa.peer_to_peer = wanted;
-  has_mpa_settings_ = true;
+  has_iwarp_settings_ = true;
   return {};
 }
 
 SetResult DeviceDraft::set_mpa_legacy_depths(bool wanted) {
   config_.mpa.legacy_depths = wanted;
-  has_mpa_settings_ = true;
+  has_iwarp_settings_ = true;
   return {};
 }
 
@@ -504,9 +504,9 @@ SetResult DeviceDraft::finish_mtu() {
 
 SetResult DeviceDraft::check_transport() const {
   if (!is_iwarp()) {
-    return has_mpa_settings_ ? SetResult(refuse(fmt::format(
-                                   "MPA is for iWARP devices only ({}=iwarp)", env::transport)))
-                             : SetResult();
+    return has_iwarp_settings_ ? SetResult(refuse(fmt::format(
+                                     "MPA is for iWARP devices only ({}=iwarp)", env::transport)))
+                               : SetResult();
   }
   if (config_.makes_frames() || config_.vlan) {
     return refuse(

@@ -82,7 +82,7 @@ class DeviceDraft {
 
   DeviceConfig config_;
   std::optional<std::string> name_;
-  bool has_mpa_settings_ = false;
+  bool has_iwarp_settings_ = false;
   bool has_roce_settings_ = false;
   std::optional<nic::Mtu> mtu_;
   std::optional<inet::MacAddress> mac_;
