@@ -252,7 +252,7 @@ void connect_to_nobody(struct side* side) {
 // ENOTSUPP of Linux, which isn't for programs.
 enum { kernel_not_supported = 524 };
 
-// 239.86.69.82 (RFC 2365: for use within an organisation), and ff15::5645:52 (RFC 4291, 2.7: not
+// 239.86.69.82 (RFC 2365: administratively scoped), and ff15::5645:52 (RFC 4291, 2.7: not
 // assigned by anybody, for use within a site).
 static struct sockaddr_storage group_address(const struct side* side) {
   struct sockaddr_storage address = {.ss_family = side->manager->own.ss_family};

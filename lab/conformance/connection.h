@@ -30,7 +30,7 @@ enum {
   event_limit_ms = 20000,
   resolve_limit_ms = 4000,
   // What programs can name (struct rdma_conn_param), and what the REQ of an IB connection holds
-  // (IBTA vol 1, A11.3: the IP CM service takes 36 of its 92 bytes).
+  // (IBTA vol 1, A11.4.1: the IP CM service takes 36 of its 92 bytes).
   private_data_max = 255,
   private_data_of_req = 56,
 };
