@@ -68,7 +68,16 @@ int send_packets(const XcheckOptions& options) {
   if (against != "rxe" && against != "self") {
     return fail(exit_usage, "--packets is for rxe and self: a script needs the device's wire");
   }
-  const PacketPlan plan{.against = against, .files = options.scenarios, .only = options.plan.only};
+  const auto& settings = options.plan.device.values();
+  if (against == "rxe" && !settings.empty()) {
+    return fail(exit_usage,
+                "with --packets no device of ours is on rxe's wire: leave out options that are "
+                "about devices");
+  }
+  const PacketPlan plan{.against = against,
+                        .files = options.scenarios,
+                        .only = options.plan.only,
+                        .variables = {settings.begin(), settings.end()}};
   const auto checks = check_packets(plan);
   return checks ? report_packets(*checks, plan, options.is_json, options.junit)
                 : fail(exit_failed, checks.error());
@@ -117,13 +126,15 @@ constexpr const char* footer =
     "            device must reach it, so give the options of `verbena run`\n"
     "With --api rxe and ours are observed, each by itself: what calls return, completions, events, "
     "states.\nDifferences that are known are told with the rule that makes ours right.\n"
-    "With --packets the other device is alone with a script: the packets that scenarios of "
-    "`verbena sim`\n"
-    "with a scripted peer send, and what it answers is compared with what ours answers in virtual "
-    "time.\n"
     "--compare does so with two files that `conformance alone` wrote, ours first. The program is "
     "in\n"
-    "share/verbena/lab beside bin/. Ends with 1 if something differs for no reason that is known.";
+    "share/verbena/lab beside bin/.\n"
+    "With --packets rxe, or ours in another process (self), is alone with a script: the packets "
+    "that\n"
+    "scenarios of `verbena sim` with a scripted peer send. What it answers is compared with what "
+    "ours\n"
+    "answers in virtual time.\n"
+    "Ends with 1 if something differs for no reason that is known.";
 
 }  // namespace
 
@@ -137,22 +148,31 @@ void add_xcheck(CLI::App& app, int& status) {
                     ->expected(2)
                     ->type_name("OURS THEIRS");
   against->excludes(files);
-  command->add_flag("--api", options->api_only, "what the devices' API does, each by itself");
-  command
-      ->add_option("--packets", options->scenarios,
-                   "send the packets of these scenarios (files, or folders of them)")
-      ->type_name("SCENARIO...");
+  auto* api =
+      command->add_flag("--api", options->api_only, "what the devices' API does, each by itself");
+  auto* packets =
+      command
+          ->add_option("--packets", options->scenarios,
+                       "send the packets of these scenarios (files, or folders of them)")
+          ->type_name("SCENARIO...")
+          ->excludes(api)
+          ->excludes(files);
   command->add_flag("--all", options->shows_all, "each difference that is accepted, not each rule");
-  command->add_option("--only", options->plan.only, "operations whose names have this in them")
+  command
+      ->add_option("--only", options->plan.only,
+                   "operations or scenarios whose names have this in them")
       ->type_name("TEXT");
   command->add_option("--path-mtu", options->plan.mtu_bytes, "bytes (what both ports have)")
-      ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}));
-  command->add_flag("--ipv6", options->plan.uses_ipv6, "RoCE v2 over IPv6 instead of IPv4");
+      ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}))
+      ->excludes(packets);
+  command->add_flag("--ipv6", options->plan.uses_ipv6, "RoCE v2 over IPv6 instead of IPv4")
+      ->excludes(packets);
   command
       ->add_option("--through", options->through,
                    "how reliable connections are made: verbs (each end changes its queue pair's "
                    "states), or cm (rdma_cm; iWARP has no other way)")
-      ->check(CLI::IsMember({"verbs", "cm"}));
+      ->check(CLI::IsMember({"verbs", "cm"}))
+      ->excludes(packets);
   command->add_flag("--json", options->is_json, "As JSON");
   command->add_option("--junit", options->junit, "also write the matrix as JUnit's XML")
       ->type_name("FILE");

@@ -257,7 +257,8 @@ Result<void, std::string> against_self(const PacketPlan& plan, const LabPlaces& 
                  "--once",
                  "--listen",
                  fmt::format("127.0.0.1:{}", port)};
-  child.variables = {{"VERBENA_FABRIC", scratch.path() / "xcheck.fabric"}};
+  child.variables = plan.variables;
+  child.variables.emplace_back("VERBENA_FABRIC", scratch.path() / "xcheck.fabric");
   child.output = scratch.path() / "output";
   child.errors = scratch.path() / "errors";
   const auto device = Child::start(child);

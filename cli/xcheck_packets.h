@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -17,6 +18,8 @@ struct PacketPlan {
   std::vector<std::string> files;
   /// Part of the names of the scenarios to run; all if empty.
   std::string only;
+  /// Of our device, if it is the one that the packets are for.
+  std::vector<std::pair<std::string, std::string>> variables;
 };
 
 /// What came of a scenario, or of a row of its sweep.

@@ -293,8 +293,7 @@ steps = [
 def test_a_device_that_answers_otherwise_is_told_of(host, tmp_path):
     """Ours, told that its network loses all that it sends."""
     (tmp_path / "lost.toml").write_text(SCRIPT.format(how="is answered", words=""))
-    host.variables["VERBENA_FAULT"] = "drop direction=out"
-    program = packets(host, str(tmp_path))
+    program = packets(host, str(tmp_path), "--fault", "drop direction=out")
     assert program.status == 1, program.report()
     assert "packets: ours ACK psn=0 msn=1 syndrome=0x1f, theirs nothing" in program.out, (
         program.report())
@@ -319,5 +318,7 @@ def test_scenarios_that_are_no_scripts_are_left_out_and_told_of(host, tmp_path):
 def test_packets_need_a_wire(host):
     program = packets(host, str(SCENARIOS), against="127.0.0.1:9")
     assert program.status == 2 and "--packets is for rxe and self" in program.err, program.report()
+    program = packets(host, str(SCENARIOS), "--loss", "1%", against="rxe")
+    assert program.status == 2 and "no device of ours" in program.err, program.report()
     program = packets(host, "/nowhere/x.toml")
     assert program.status == 1 and "/nowhere/x.toml" in program.err, program.report()
