@@ -26,8 +26,9 @@ namespace {
 constexpr int backlog = 128;
 // Of all hosts together.
 constexpr std::size_t queues_max = 256;
-// How much longer than its time a host that keeps alive may be silent: some are emulated.
-constexpr std::chrono::seconds keep_alive_grace{5};
+// How much longer than its time a host that keeps alive may be silent: some are emulated, and stand
+// still for seconds where the machine is busy.
+constexpr std::chrono::seconds keep_alive_grace{30};
 constexpr timespec look_interval{.tv_sec = 1, .tv_nsec = 0};
 
 volatile sig_atomic_t is_over = 0;
