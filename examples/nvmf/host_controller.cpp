@@ -11,8 +11,6 @@ namespace nvmf {
 namespace {
 
 constexpr std::chrono::milliseconds status_interval{10};
-// We send no sign of life but one: long enough for all that is done with a controller.
-constexpr std::uint32_t keep_alive_ms = 600'000;
 constexpr std::size_t records_max = 3;  // that one page of the log holds behind its header
 constexpr std::size_t log_record_bytes = 1024;
 
@@ -74,9 +72,10 @@ Completion HostController::connect_command(HostQueue& queue, std::uint16_t contr
   data.put_text(connect_subsystem_offset, nqn_field_bytes, subsystem_nqn_, '\0');
   data.put_text(connect_host_offset, nqn_field_bytes, host_.nqn, '\0');
   Command command = fabrics_command(FabricsType::connect);
-  set_connect_fields(command, {.queue_id = queue.queue_id(),
-                               .sq_size = static_cast<std::uint16_t>(queue.entries() - 1),
-                               .keep_alive_timeout = queue.queue_id() == 0 ? keep_alive_ms : 0});
+  set_connect_fields(command,
+                     {.queue_id = queue.queue_id(),
+                      .sq_size = static_cast<std::uint16_t>(queue.entries() - 1),
+                      .keep_alive_timeout = queue.queue_id() == 0 ? host_.keep_alive_ms : 0});
   const Completion completion = queue.execute(command, Direction::from_host, connect_data_bytes);
   expect_success("Connect of queue " + std::to_string(queue.queue_id()) + " to " + subsystem_nqn_,
                  completion);

@@ -15,6 +15,9 @@ namespace nvmf {
 struct HostName {
   std::string nqn = "nqn.2014-08.org.nvmexpress:uuid:6f2bd1a4-8d1e-4c5f-9b60-0d2f8a7c4e11";
   std::array<std::uint8_t, 16> id{};
+  // We promise a sign of life in this time, and give none but commands: long enough for all that is
+  // done with a controller.
+  std::uint32_t keep_alive_ms = 600'000;
 };
 
 // A row of the discovery log.

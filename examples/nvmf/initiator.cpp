@@ -134,6 +134,10 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--port", options.place.port)->capture_default_str();
   app.add_option("--nqn", options.nqn, "of the subsystem; by default the first one found there");
   app.add_option("--host-nqn", options.host.nqn, "our own name")->capture_default_str();
+  app.add_option("--keep-alive", options.host.keep_alive_ms,
+                 "milliseconds in which we promise a sign of life; commands are all that we give")
+      ->check(CLI::Range(1, 3'600'000))
+      ->capture_default_str();
   app.add_option("--count", options.exercise.count, "writes that are read back and compared")
       ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();

@@ -26,8 +26,6 @@ namespace {
 constexpr int backlog = 128;
 // Of all hosts together.
 constexpr std::size_t queues_max = 256;
-// How much longer than its time a host that keeps alive may be silent: some are emulated.
-constexpr std::chrono::seconds keep_alive_grace{5};
 constexpr timespec look_interval{.tv_sec = 1, .tv_nsec = 0};
 
 volatile sig_atomic_t is_over = 0;
@@ -57,7 +55,8 @@ CmStatus check(const CmRequest& request, const Settings& settings) {
 
 class Target {
  public:
-  Target(Settings settings, bool is_quiet) : subsystem_(std::move(settings)), is_quiet_(is_quiet) {}
+  Target(Settings settings, std::chrono::seconds grace, bool is_quiet)
+      : subsystem_(std::move(settings)), grace_(grace), is_quiet_(is_quiet) {}
 
   void listen(const std::string& address, std::uint16_t port);
   // Until a signal ends it.
@@ -79,6 +78,8 @@ class Target {
   TargetDevice& device_of(ibv_context* context);
 
   Subsystem subsystem_;
+  // How much longer than its time a host that keeps alive may be silent.
+  std::chrono::seconds grace_;
   bool is_quiet_;
   OwnedEventChannel channel_;
   OwnedId listener_;
@@ -245,7 +246,7 @@ void Target::end_lost_queues() {
     const std::chrono::milliseconds patience(controller->keep_alive_ms);
     if (!controller->is_alive) {
       lost.emplace_back(id, "its admin queue is gone");
-    } else if (patience.count() != 0 && now - controller->heard > patience + keep_alive_grace) {
+    } else if (patience.count() != 0 && now - controller->heard > patience + grace_) {
       lost.emplace_back(id, "the host didn't keep it alive");
     }
   }
@@ -293,6 +294,8 @@ int run(int argc, char** argv) {
   std::string address = "127.0.0.1";
   std::uint16_t port = nvme_port;
   std::uint64_t mebibytes = settings.storage_bytes >> 20;
+  // Some hosts are emulated, and stand still for seconds where the machine is busy.
+  unsigned grace_s = 30;
   bool is_quiet = false;
   CLI::App app(
       "NVMe over Fabrics target over RDMA: one namespace in memory, empty at the start. "
@@ -315,13 +318,18 @@ int run(int argc, char** argv) {
                  "bytes of data that may come with a command, rounded down to 16s")
       ->check(CLI::Range(0, 16384))
       ->capture_default_str();
+  app.add_option("--grace", grace_s,
+                 "seconds that a host may be silent beyond the time in which it promised to keep "
+                 "alive; then it is disconnected")
+      ->check(CLI::Range(0, 3600))
+      ->capture_default_str();
   app.add_flag("--quiet", is_quiet, "don't tell of queues that come and go");
   CLI11_PARSE(app, argc, argv);
   settings.storage_bytes = mebibytes << 20;
   settings.in_capsule_bytes = settings.in_capsule_bytes / 16 * 16;
 
   const sigset_t while_waiting = take_signals();
-  Target target(settings, is_quiet);
+  Target target(settings, std::chrono::seconds(grace_s), is_quiet);
   target.listen(address, port);
   target.serve(while_waiting);
   target.print_totals();

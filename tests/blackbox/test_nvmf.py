@@ -7,6 +7,7 @@ import struct
 
 import pytest
 
+import hosts
 import nvmf
 from programs import compiled
 
@@ -91,6 +92,19 @@ def test_a_target_outlives_a_host_that_is_killed(host):
     endless.kill()
     assert nvmf.run_initiator(host, port, "--count", "10")["verified"] == 10
     target.wait_until(lambda: target.out.count("queue 1 ended") == 2, "both hosts gone")
+    nvmf.stop_target(target)
+
+
+def test_a_host_that_does_not_keep_alive_is_disconnected(host):
+    port = host.free_port()
+    target = nvmf.start_target(host, port, "--grace", "1")
+    endless = host.start(nvmf.INITIATOR, "--port", str(port), "--count", "100000000",
+                         "--keep-alive", "1000")
+    target.wait_for_output("queue 1,")
+    hosts.stop(endless)
+    target.wait_for_output("ended: the host didn't keep it alive")
+    endless.kill()
+    assert nvmf.run_initiator(host, port, "--count", "10")["verified"] == 10
     nvmf.stop_target(target)
 
 
