@@ -13,14 +13,20 @@
 
 namespace verbena::ports {
 
+/// What becomes of a request.
+struct CmAnswer {
+  /// Of the connection that is new; 0 rejects it.
+  std::uintptr_t cookie = 0;
+  ib::cm::RejectReason refusal = ib::cm::RejectReason::no_resources;
+};
+
 /// Hears of everything that happens to connections. Called under the device's lock: be brief and
 /// call nothing of the device.
 class CmConsumer {
  public:
   virtual ~CmConsumer() = default;
-  /// For a request, returns the cookie of the connection that is new; 0 rejects it for want of
-  /// resources. For the rest the value means nothing.
-  virtual std::uintptr_t on_cm_event(const ib::cm::Event& event) = 0;
+  /// The answer counts for requests only.
+  virtual CmAnswer on_cm_event(const ib::cm::Event& event) = 0;
 };
 
 /// Any thread may call any function. In a child of fork() all fail, those that return nothing do

@@ -142,13 +142,13 @@ bool CmService::send(const ib::cm::Outgoing& outgoing) {
 
 void CmService::hand_over_events() {
   while (const auto event = agent_.poll_event()) {
-    const std::uintptr_t cookie = consumer_ != nullptr ? consumer_->on_cm_event(*event) : 0;
+    const CmAnswer answer = consumer_ != nullptr ? consumer_->on_cm_event(*event) : CmAnswer();
     const bool is_request =
         event->kind == Event::Kind::request || event->kind == Event::Kind::sidr_request;
-    if (is_request && cookie != 0) {
-      agent_.set_cookie(event->id, cookie);
+    if (is_request && answer.cookie != 0) {
+      agent_.set_cookie(event->id, answer.cookie);
     } else if (is_request) {
-      agent_.reject(Engine::now(), event->id, ib::cm::RejectReason::no_resources, {}, {});
+      agent_.reject(Engine::now(), event->id, answer.refusal, {}, {});
       agent_.destroy(Engine::now(), event->id);
     }
   }

@@ -80,6 +80,19 @@ def test_nobody_listens_is_told_in_words(host):
             ) in client.err, client.report()
 
 
+def test_a_path_mtu_that_the_port_has_not_is_refused_in_words(host):
+    port = str(host.free_port())
+    server = host.start("rping", "-s", "-a", "127.0.0.1", "-p", port, "-P",
+                        options=["--mtu", "1024"])
+    connect(host, server, "rping", "-c", "-a", "127.0.0.1", "-p", port, "-C", "1",
+            options=["--mtu", "512"])
+    client = host.run("rping", "-c", "-a", "127.0.0.1", "-p", port, "-C", "1",
+                      options=["--mtu", "4096"])
+    assert client.status != 0 and "REJ 26, invalid path MTU" in client.err, client.report()
+    server.wait_until(lambda: "it wants packets of 4096 bytes, and this port takes 1024 at most"
+                      in server.err, "the reason")
+
+
 def test_a_port_belongs_to_one_process(host):
     port = str(host.free_port())
     first = host.start("rping", "-s", "-a", "127.0.0.1", "-p", port, "-P")

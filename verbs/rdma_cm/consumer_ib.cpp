@@ -1,10 +1,15 @@
 // What the connection manager of a RoCE device tells becomes events of identifiers. Called by its
 // thread, under its lock: nothing here calls a queue pair or a device.
 
-#include <algorithm>
+#include <fmt/format.h>
+
 #include <memory>
 #include <utility>
 
+#include "nic_model/types.h"
+#include "ports/device_config.h"
+#include "ports/log.h"
+#include "proto/roce/gid.h"
 #include "verbs/rdma_cm/address.h"
 #include "verbs/rdma_cm/cm_id.h"
 #include "verbs/rdma_cm/library.h"
@@ -39,7 +44,7 @@ void take_request(CmId& id, const ib::cm::Req& req) {
   id.path.traffic_class = req.primary.traffic_class;
   id.path.hop_limit = req.primary.hop_limit;
   id.path.ack_timeout = req.primary.local_ack_timeout;
-  id.path.mtu = std::min(id.path.mtu, static_cast<ibv_mtu>(req.path_mtu));
+  id.path.mtu = static_cast<ibv_mtu>(req.path_mtu);
   id.agreement.remote_qpn = req.local_qpn;
   id.agreement.send_psn = req.starting_psn;
   // What one end may start, the other has to answer.
@@ -49,6 +54,20 @@ void take_request(CmId& id, const ib::cm::Req& req) {
   id.agreement.rnr_retry_count = req.rnr_retry_count;
   id.agreement.srq = req.srq;
   id.remote_ece = req.ece();
+}
+
+/// Packets of such a connection would be too long for this port (IBTA vol 1, 12.6.7.2).
+bool is_mtu_served(const ib::cm::Req& req, ibv_mtu ours) {
+  const auto wanted = static_cast<ibv_mtu>(req.path_mtu);
+  return wanted >= IBV_MTU_256 && wanted <= ours;
+}
+
+void tell_of_mtu(const ib::cm::Req& req, const Gid& peer, ibv_mtu ours) {
+  const auto bytes = [](unsigned code) { return nic::mtu_bytes(static_cast<nic::Mtu>(code)); };
+  ports::report(fmt::format(
+      "refused a connection from {}: it wants packets of {} bytes, and this port takes {} at most "
+      "(REJ 26, invalid path MTU); give both ends the same MTU, here with {}",
+      roce::to_address_text(peer), bytes(req.path_mtu), bytes(ours), ports::env::mtu));
 }
 
 bool is_family_served(const CmId& listener, const ib::cm::IpHeader& header) {
@@ -72,7 +91,7 @@ PeerNews news_of(const Event& event) {
 
 }  // namespace
 
-std::uintptr_t IbManager::on_cm_event(const Event& event) {
+ports::CmAnswer IbManager::on_cm_event(const Event& event) {
   const std::lock_guard guard(library_mutex());
   CmId& id = CmId::of_cookie(event.cookie);
   const bool is_request =
@@ -107,14 +126,19 @@ std::uintptr_t IbManager::on_cm_event(const Event& event) {
       on_sidr_reply(id, std::get<ib::cm::SidrRep>(*event.message));
       break;
   }
-  return 0;
+  return {};
 }
 
-std::uintptr_t IbManager::on_request(CmId& listener, const Event& event) {
+ports::CmAnswer IbManager::on_request(CmId& listener, const Event& event) {
   const auto header = header_of(*event.message);
   if (!header || !is_family_served(listener, *header) || !device_.index_of(event.route.local) ||
       listener.requests_waiting >= listener.backlog) {
-    return 0;
+    return {};
+  }
+  const auto* req = std::get_if<ib::cm::Req>(&*event.message);
+  if (req != nullptr && !is_mtu_served(*req, device_.mtu)) {
+    tell_of_mtu(*req, header->source, device_.mtu);
+    return {.refusal = ib::cm::RejectReason::invalid_mtu};
   }
   auto fresh = make_requested(listener, device_, event.route.local, event.route.remote);
   fresh->comm_id = event.id;
@@ -122,11 +146,11 @@ std::uintptr_t IbManager::on_request(CmId& listener, const Event& event) {
   write_address(fresh->route.addr.src_storage, header->destination, is_v4,
                 port_of(listener.route.addr.src_addr));
   write_address(fresh->route.addr.dst_storage, header->source, is_v4, header->source_port);
-  if (const auto* req = std::get_if<ib::cm::Req>(&*event.message)) {
+  if (req != nullptr) {
     take_request(*fresh, *req);
   }
   publish_path(*fresh);
-  return queue_request(listener, std::move(fresh), news_of(event));
+  return {.cookie = queue_request(listener, std::move(fresh), news_of(event))};
 }
 
 }  // namespace verbena::rdma_cm

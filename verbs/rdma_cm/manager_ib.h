@@ -49,8 +49,8 @@ class IbManager final : public Manager, private ports::CmConsumer {
   [[nodiscard]] Errno make_qp_ready(CmId& id);
 
   // consumer_ib.cpp: what the connection manager tells. Called by its thread, under its lock.
-  std::uintptr_t on_cm_event(const ib::cm::Event& event) override;
-  std::uintptr_t on_request(CmId& listener, const ib::cm::Event& event);
+  ports::CmAnswer on_cm_event(const ib::cm::Event& event) override;
+  ports::CmAnswer on_request(CmId& listener, const ib::cm::Event& event);
 
   // events_ib.cpp
   void finish_connection(CmId& id, FetchedEvent& event, const ib::cm::Rep& rep);
