@@ -179,10 +179,6 @@ EngineLoop::Batch EngineLoop::run_batch(Order order) {
   }
   if (is_unpublished_ && now_ >= next_publishing_) {
     publish_statistics();
-    if (fabric_ != nullptr) {
-      // Who is busy without end never sleeps at its doorbell, where injections come in.
-      fabric_->doorbell().drain();
-    }
   }
   batch.more = batch.more || status == nic::TransmitStatus::more;
   return batch;
@@ -366,6 +362,11 @@ void EngineLoop::serve() {
   lock_.let_others_in();
   if (now_ - window_start_ < spinning_window) {
     return;
+  }
+  // Who is busy without end never sleeps at its doorbell, where injections come in. Nobody else may
+  // look there: what wakes the thread would be gone before the thread has seen it.
+  if (fabric_ != nullptr) {
+    fabric_->doorbell().drain();
   }
   const std::uint64_t polls = polls_.load(std::memory_order_relaxed) - window_polls_;
   poll_streak_ = polls >= spinning_window_polls ? poll_streak_ + polls : 0;
