@@ -89,6 +89,10 @@ TcpPort::~TcpPort() {
   for (const auto& [qp, connection] : connections_) {
     give_up(*connection->stream);
   }
+  // At exit the recorder outlives the port: whoever makes connections has it, too.
+  if (recorder_) {
+    recorder_->flush();
+  }
 }
 
 /// What was sent is delivered by the kernel, if it has taken it.
