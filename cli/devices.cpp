@@ -43,14 +43,16 @@ std::vector<std::string> addresses_of(const ports::DeviceConfig& config) {
 }
 
 /// Of an iWARP device, in one line.
-std::string mpa_text(const iwarp::MpaSettings& mpa) {
+std::string iwarp_text(const ports::DeviceConfig& config) {
+  const iwarp::MpaSettings& mpa = config.mpa;
   std::string_view crc = "CRC";
   if (mpa.crc != iwarp::CrcPolicy::ask) {
     crc = mpa.crc == iwarp::CrcPolicy::accept ? "CRC if the peer asks" : "no CRC";
   }
-  return fmt::format("iWARP over TCP, MPA revision {}, {}{}{}{}", mpa.revision, crc,
+  return fmt::format("iWARP over TCP, MPA revision {}, {}{}{}{}{}", mpa.revision, crc,
                      mpa.markers ? ", markers" : "", mpa.peer_to_peer ? ", peer-to-peer" : "",
-                     mpa.legacy_depths ? ", legacy depths" : "");
+                     mpa.legacy_depths ? ", legacy depths" : "",
+                     config.rdmap_extensions ? ", immediate data and atomics" : "");
 }
 
 /// A device with what is known of its fabric.
@@ -77,7 +79,7 @@ void print_device(const ListedDevice& device) {
   fmt::print("  {:10} {}\n", "MTU", nic::mtu_bytes(config.mtu));
   fmt::print("  {:10} {}\n", "profile", config.profile.name);
   if (is_iwarp(config)) {
-    fmt::print("  {:10} {}\n", "transport", mpa_text(config.mpa));
+    fmt::print("  {:10} {}\n", "transport", iwarp_text(config));
     fmt::print("  {:10} {}\n", "addresses", fmt::join(addresses_of(config), ", "));
   }
   for (std::size_t index = 0; index < device.nic.gids.size(); ++index) {
@@ -101,6 +103,9 @@ nlohmann::ordered_json to_json(const ListedDevice& device) {
   json["profile"] = config.profile.name;
   json["transport"] = is_iwarp(config) ? "iwarp" : "roce";
   json["addresses"] = addresses_of(config);
+  if (is_iwarp(config)) {
+    json["rdmap_extensions"] = config.rdmap_extensions;
+  }
   for (std::size_t index = 0; index < device.nic.gids.size(); ++index) {
     const nic::GidEntry& entry = device.nic.gids[index];
     json["gids"].push_back({{"index", index},

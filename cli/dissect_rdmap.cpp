@@ -93,6 +93,9 @@ class SegmentLayers {
         return words + add_atomic_request();
       case RdmapOpcode::atomic_response:
         return words + add_atomic_response();
+      case RdmapOpcode::immediate:
+      case RdmapOpcode::immediate_solicited:
+        return words + add_immediate();
       default:
         add_payload();
         return words;
@@ -162,6 +165,18 @@ class SegmentLayers {
     fields.number("request_identifier", 0, 4, header.request_identifier.value());
     fields.hex("original", 4, 8, header.original.value());
     return fmt::format(", original {:#x}", header.original.value());
+  }
+
+  std::string add_immediate() {
+    if (segment_.payload().size() != iwarp::immediate_data_bytes) {
+      add_payload();
+      return {};
+    }
+    const auto data = read_struct<iwarp::ImmediateData>(segment_.payload());
+    auto fields = layer("immediate", "Immediate Data", iwarp::untagged_header_bytes, sizeof data);
+    fields.hex("data", 0, 4, data.value.value());
+    fields.hex("unused", 4, 4, data.unused.value());
+    return fmt::format(", immediate {:#010x}", data.value.value());
   }
 
   void add_payload() {

@@ -92,6 +92,10 @@ TcpPort::~TcpPort() {
   }
   connections_.clear();
   frames_->flush();
+  // At exit the recorder outlives the port: whoever makes connections has it, too.
+  if (recorder_) {
+    recorder_->flush();
+  }
 }
 
 /// What was sent is delivered by the kernel, if it has taken it.

@@ -27,7 +27,8 @@ def capture_of(tmp_path: pathlib.Path, scenario: str, *options) -> pathlib.Path:
 
 
 @pytest.mark.parametrize("scenario", ["iwarp_write", "iwarp_read", "iwarp_send", "iwarp_refused",
-                                      "iwarp_loss"])
+                                      "iwarp_loss", "iwarp_write_imm", "iwarp_atomics",
+                                      "iwarp_no_extensions"])
 def test_tshark_finds_handshakes_and_good_crcs_and_nothing_malformed(tmp_path, scenario):
     capture = capture_of(tmp_path, scenario)
     frames = tshark_clean.fields_of(
