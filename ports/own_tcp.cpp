@@ -79,6 +79,11 @@ bool OwnTcp::waits_for_engine() {
   return stack_.wants_transmit();
 }
 
+bool OwnTcp::has_delivered() {
+  const Guard guard(mutex_);
+  return stack_.has_delivered();
+}
+
 RxVerdict OwnTcp::on_frame(Time now, ByteView frame) {
   const auto tcp = inet::parse_tcp_frame(frame);
   const Guard guard(mutex_);

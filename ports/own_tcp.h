@@ -30,6 +30,7 @@ class OwnTcp final : public TcpNetwork, public std::enable_shared_from_this<OwnT
 
   [[nodiscard]] Result<std::unique_ptr<TcpSocket>, int> socket(int family) override;
   [[nodiscard]] bool waits_for_engine() override;
+  [[nodiscard]] bool has_delivered() override;
 
   // For the port.
   /// An Ethernet frame that came by the link.

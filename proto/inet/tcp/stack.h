@@ -154,6 +154,8 @@ class TcpStack {
   /// A command since the last transmit() may have left something to send.
   [[nodiscard]] bool wants_transmit() const { return wants_transmit_; }
   [[nodiscard]] Time next_timeout() const;
+  /// All that was written is acknowledged, FINs too.
+  [[nodiscard]] bool has_delivered() const;
 
   [[nodiscard]] const Counters& counters() const { return counters_; }
   [[nodiscard]] std::size_t sockets() const { return sockets_.size(); }
