@@ -47,8 +47,8 @@ int result_of(const Result<void, inet::TcpRefusal>& result) {
 }
 
 inet::TcpStack::Settings completed(inet::TcpStack::Settings settings) {
-  if (!settings.random) {
-    settings.random = sys::random_bits;
+  if (!settings.draw) {
+    settings.draw = sys::random_bits;
   }
   return settings;
 }

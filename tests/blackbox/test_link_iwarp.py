@@ -185,7 +185,7 @@ class Tap:
 
     def __init__(self, host):
         assert os.geteuid() == 0, (
-            "this test makes a network namespace and a TAP interface, for which it must run as root")
+            "this test makes a network namespace with a TAP interface: it must run as root")
         self.host = host
         self.name = f"verbena-{os.getpid()}-tap"
         run_as_root("ip", "netns", "add", self.name)

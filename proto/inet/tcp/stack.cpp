@@ -65,7 +65,7 @@ class TcpStack::SegmentSink final : public TcpSegmentSink {
 };
 
 TcpStack::TcpStack(Settings settings) : settings_(std::move(settings)) {
-  VERBENA_CHECK(settings_.random != nullptr);
+  VERBENA_CHECK(settings_.draw != nullptr);
   VERBENA_CHECK(settings_.packet_bytes_max > ipv6_header_bytes + tcp_header_bytes);
 }
 
@@ -93,7 +93,7 @@ bool TcpStack::is_claimed(const TcpPlace& local, bool shared) const {
 /// RFC 6056, 3.3.1: from a random one on, the first that is free; 0 if none is.
 std::uint16_t TcpStack::ephemeral_port(const Ipv6Address& address) const {
   constexpr unsigned count = ephemeral_port_max - ephemeral_port_min + 1U;
-  const auto first = static_cast<unsigned>(settings_.random() % count);
+  const auto first = static_cast<unsigned>(settings_.draw() % count);
   for (unsigned i = 0; i < count; ++i) {
     const TcpPlace place{
         .address = address,
@@ -167,7 +167,7 @@ TcpSettings TcpStack::settings_for(const TcpPlace& local, const TcpPlace& remote
       (ipv4_of(local.address) ? ipv4_header_bytes : ipv6_header_bytes) + tcp_header_bytes;
   return {.local_port = local.port,
           .peer_port = remote.port,
-          .initial_sequence = TcpSeq(static_cast<std::uint32_t>(settings_.random())),
+          .initial_sequence = TcpSeq(static_cast<std::uint32_t>(settings_.draw())),
           .mss = static_cast<std::uint16_t>(settings_.packet_bytes_max - header_bytes),
           .send_buffer_bytes = send_buffer_bytes,
           .retransmission_timeout_min = retransmission_timeout_min,

@@ -75,7 +75,7 @@ class TcpStack {
     /// All together, those that nobody owns any more included.
     std::size_t sockets_max = 1024;
     /// Initial sequence numbers and ephemeral ports: nobody shall guess them (RFC 6528, RFC 6056).
-    std::function<std::uint64_t()> random{};
+    std::function<std::uint64_t()> draw{};
   };
 
   struct Counters {

@@ -57,7 +57,7 @@ class Wire final : public TcpPacketSink {
 TcpStack::Settings settings_of(const Ipv6Address& address, std::uint64_t seed) {
   return {.addresses = {{.address = address, .prefix_bits = 120}},
           .sockets_max = 8,
-          .random = [prng = Prng(seed)]() mutable { return prng.next(); }};
+          .draw = [prng = Prng(seed)]() mutable { return prng.next(); }};
 }
 
 struct Hosts {
