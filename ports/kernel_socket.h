@@ -38,6 +38,7 @@ class KernelTcp final : public TcpNetwork {
  public:
   [[nodiscard]] Result<std::unique_ptr<TcpSocket>, int> socket(int family) override;
   [[nodiscard]] bool waits_for_engine() override { return false; }
+  [[nodiscard]] bool has_delivered() override { return true; }
 };
 
 }  // namespace verbena::ports

@@ -47,8 +47,8 @@ int result_of(const Result<void, inet::TcpRefusal>& result) {
 }
 
 inet::TcpStack::Settings completed(inet::TcpStack::Settings settings) {
-  if (!settings.random) {
-    settings.random = sys::random_bits;
+  if (!settings.draw) {
+    settings.draw = sys::random_bits;
   }
   return settings;
 }
@@ -77,6 +77,11 @@ Result<std::unique_ptr<TcpSocket>, int> OwnTcp::socket(int /*family*/) {
 bool OwnTcp::waits_for_engine() {
   const Guard guard(mutex_);
   return stack_.wants_transmit();
+}
+
+bool OwnTcp::has_delivered() {
+  const Guard guard(mutex_);
+  return stack_.has_delivered();
 }
 
 RxVerdict OwnTcp::on_frame(Time now, ByteView frame) {

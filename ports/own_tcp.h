@@ -25,11 +25,12 @@ namespace verbena::ports {
 
 class OwnTcp final : public TcpNetwork, public std::enable_shared_from_this<OwnTcp> {
  public:
-  /// `settings.random` may be left out: it is the kernel's then.
+  /// `settings.draw` may be left out: it is the kernel's then.
   explicit OwnTcp(inet::TcpStack::Settings settings);
 
   [[nodiscard]] Result<std::unique_ptr<TcpSocket>, int> socket(int family) override;
   [[nodiscard]] bool waits_for_engine() override;
+  [[nodiscard]] bool has_delivered() override;
 
   // For the port.
   /// An Ethernet frame that came by the link.

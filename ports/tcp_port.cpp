@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "ports/engine.h"
 #include "ports/sys_net.h"
 
 namespace verbena::ports {
@@ -19,6 +20,16 @@ constexpr std::size_t read_bytes_max = TcpStream::room_bytes;
 constexpr std::size_t events_max = 64;
 /// As that of frames (capture_port.cpp).
 constexpr Duration capture_flush_interval = std::chrono::milliseconds(50);
+
+/// How long a process that ends waits for acknowledgements, if the TCP is its own, and how many
+/// frames it looks at before it sends.
+constexpr Duration exit_patience = std::chrono::seconds(1);
+constexpr std::uint32_t exit_frames_max = 64;
+
+class DeafHandler final : public FrameHandler {
+ public:
+  RxVerdict on_frame(ByteView /*frame*/) override { return {}; }
+};
 
 }  // namespace
 
@@ -87,6 +98,7 @@ TcpPort::TcpPort(std::unique_ptr<Port> frames, std::shared_ptr<TcpNetwork> netwo
 }
 
 TcpPort::~TcpPort() {
+  linger();
   for (const auto& [qp, connection] : connections_) {
     give_up(*connection->stream);
   }
@@ -95,6 +107,40 @@ TcpPort::~TcpPort() {
   // At exit the recorder outlives the port: whoever makes connections has it, too.
   if (recorder_) {
     recorder_->flush();
+  }
+}
+
+void TcpPort::linger() {
+  const Time limit = Engine::now() + exit_patience;
+  for (Time now = Engine::now(); now < limit; now = Engine::now()) {
+    begin_batch(now);
+    DeafHandler handler;
+    static_cast<void>(frames_->poll_receive(handler, exit_frames_max));
+    for (const auto& [qp, connection] : connections_) {
+      end_in_order(*connection->stream);
+    }
+    frames_->flush();
+    if (network_->has_delivered()) {
+      return;
+    }
+    if (frames_->prepare_sleep()) {
+      pollfd bell{.fd = frames_->fd(), .events = POLLIN, .revents = 0};
+      const Duration rest = std::min(limit, frames_->next_deadline()) - now;
+      static_cast<void>(sys::poll(&bell, 1, std::max(rest, Duration(0))));
+      frames_->finish_sleep();
+    }
+  }
+}
+
+/// Sends the rest, and then FIN. What comes is nobody's any more.
+void TcpPort::end_in_order(TcpStream& stream) {
+  if (stream.is_lost()) {
+    return;
+  }
+  stream.unblock();
+  static_cast<void>(stream.receive({read_room_.get(), read_bytes_max}));
+  if (!stream.has_unsent() && !stream.has_ended() && !stream.is_lost()) {
+    stream.end();
   }
 }
 

@@ -123,6 +123,9 @@ class TcpPort final : public Port, public nic::StreamPort {
           std::shared_ptr<StreamRecorder> recorder, sys::Fd sleepers, sys::Fd sockets);
 
   static void give_up(TcpStream& stream);
+  /// Before the end of a process whose TCP ends with it: waits a moment until peers have all.
+  void linger();
+  void end_in_order(TcpStream& stream);
   [[nodiscard]] Connection* find(const nic::Qp& qp) const;
   [[nodiscard]] Connection* on_socket(int fd) const;
   /// Reads once. True if there may be more.

@@ -69,6 +69,8 @@ class TcpNetwork {
   [[nodiscard]] virtual Result<std::unique_ptr<TcpSocket>, int> socket(int family) = 0;
   /// Sockets have something to send that only the engine can: its owner runs a batch.
   [[nodiscard]] virtual bool waits_for_engine() = 0;
+  /// What sockets have sent arrives without us, or has: the process may end.
+  [[nodiscard]] virtual bool has_delivered() = 0;
 };
 
 }  // namespace verbena::ports

@@ -15,6 +15,9 @@ using namespace std::chrono_literals;
 
 /// What Linux takes (TCP_RTO_MIN) in place of RFC 6298's second.
 constexpr Duration retransmission_timeout_min = 200ms;
+/// More than an owner has under way as a rule, so that what it leaves to be sent when it goes fits.
+/// Pages that are never used cost nothing.
+constexpr std::uint32_t send_buffer_bytes = 1U << 20;
 /// A link has no routers in which segments wander about: what comes late is late by a fault of the
 /// link, or of whoever is at its other end.
 constexpr Duration segment_lifetime_max = 1s;
@@ -62,7 +65,7 @@ class TcpStack::SegmentSink final : public TcpSegmentSink {
 };
 
 TcpStack::TcpStack(Settings settings) : settings_(std::move(settings)) {
-  VERBENA_CHECK(settings_.random != nullptr);
+  VERBENA_CHECK(settings_.draw != nullptr);
   VERBENA_CHECK(settings_.packet_bytes_max > ipv6_header_bytes + tcp_header_bytes);
 }
 
@@ -90,7 +93,7 @@ bool TcpStack::is_claimed(const TcpPlace& local, bool shared) const {
 /// RFC 6056, 3.3.1: from a random one on, the first that is free; 0 if none is.
 std::uint16_t TcpStack::ephemeral_port(const Ipv6Address& address) const {
   constexpr unsigned count = ephemeral_port_max - ephemeral_port_min + 1U;
-  const auto first = static_cast<unsigned>(settings_.random() % count);
+  const auto first = static_cast<unsigned>(settings_.draw() % count);
   for (unsigned i = 0; i < count; ++i) {
     const TcpPlace place{
         .address = address,
@@ -164,8 +167,9 @@ TcpSettings TcpStack::settings_for(const TcpPlace& local, const TcpPlace& remote
       (ipv4_of(local.address) ? ipv4_header_bytes : ipv6_header_bytes) + tcp_header_bytes;
   return {.local_port = local.port,
           .peer_port = remote.port,
-          .initial_sequence = TcpSeq(static_cast<std::uint32_t>(settings_.random())),
+          .initial_sequence = TcpSeq(static_cast<std::uint32_t>(settings_.draw())),
           .mss = static_cast<std::uint16_t>(settings_.packet_bytes_max - header_bytes),
+          .send_buffer_bytes = send_buffer_bytes,
           .retransmission_timeout_min = retransmission_timeout_min,
           .segment_lifetime_max = segment_lifetime_max};
 }
@@ -372,6 +376,17 @@ Time TcpStack::next_timeout() const {
     next = std::min({next, own, socket->give_up_at});
   }
   return next;
+}
+
+bool TcpStack::has_delivered() const {
+  return std::ranges::none_of(sockets_, [](const auto& socket) {
+    if (!socket->tcp || socket->tcp->state() == TcpState::closed) {
+      return false;
+    }
+    const TcpState state = socket->tcp->state();
+    return socket->tcp->unacknowledged_bytes() > 0 || state == TcpState::fin_wait_1 ||
+           state == TcpState::closing || state == TcpState::last_ack;
+  });
 }
 
 // --- Effects

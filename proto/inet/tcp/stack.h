@@ -75,7 +75,7 @@ class TcpStack {
     /// All together, those that nobody owns any more included.
     std::size_t sockets_max = 1024;
     /// Initial sequence numbers and ephemeral ports: nobody shall guess them (RFC 6528, RFC 6056).
-    std::function<std::uint64_t()> random{};
+    std::function<std::uint64_t()> draw{};
   };
 
   struct Counters {
@@ -154,6 +154,8 @@ class TcpStack {
   /// A command since the last transmit() may have left something to send.
   [[nodiscard]] bool wants_transmit() const { return wants_transmit_; }
   [[nodiscard]] Time next_timeout() const;
+  /// All that was written is acknowledged, FINs too.
+  [[nodiscard]] bool has_delivered() const;
 
   [[nodiscard]] const Counters& counters() const { return counters_; }
   [[nodiscard]] std::size_t sockets() const { return sockets_.size(); }

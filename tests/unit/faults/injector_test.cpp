@@ -258,6 +258,6 @@ TEST_CASE("a corrupted segment of iWARP is changed behind its headers, a marked 
   alter(mark.decide(start, Direction::out, marked), marked);
   const auto found = inet::parse_tcp_frame(marked);
   REQUIRE(found);
-  CHECK((found->type_of_service & 3) == 3);
+  CHECK((found->traffic_class & 3) == 3);
   CHECK(found->checksum_is_good());
 }

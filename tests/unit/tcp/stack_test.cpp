@@ -57,7 +57,7 @@ class Wire final : public TcpPacketSink {
 TcpStack::Settings settings_of(const Ipv6Address& address, std::uint64_t seed) {
   return {.addresses = {{.address = address, .prefix_bits = 120}},
           .sockets_max = 8,
-          .random = [prng = Prng(seed)]() mutable { return prng.next(); }};
+          .draw = [prng = Prng(seed)]() mutable { return prng.next(); }};
 }
 
 struct Hosts {
@@ -139,7 +139,9 @@ TEST_CASE("a connection is found, accepted, carries bytes both ways and ends") {
   const std::vector<std::byte> ping(5'000, std::byte{1});
   CHECK(hosts.a.write(client, ping) == ping.size());
   CHECK(hosts.a.wants_transmit());
+  CHECK_FALSE(hosts.a.has_delivered());
   hosts.settle();
+  CHECK(hosts.a.has_delivered());
   CHECK(server->tcp->readable().size() == ping.size());
   hosts.b.consume(*server, ping.size());
   hosts.b.write(*server, ByteView(ping).first(7));
@@ -217,7 +219,9 @@ TEST_CASE("segments of addresses that nobody has are counted and not answered") 
   for (const Ipv6Address& source : {mapped({{239, 0, 0, 1}}), mapped({{255, 255, 255, 255}}),
                                     mapped({{127, 0, 0, 1}}), b_address, Ipv6Address{}}) {
     const std::vector<std::byte> bytes(tcp_header_bytes, std::byte{0x50});
-    hosts.b.on_segment(hosts.now, source, b_address, {.header = read_struct<TcpHeader>(bytes)});
+    const auto segment = parse_tcp(bytes);
+    REQUIRE(segment);
+    hosts.b.on_segment(hosts.now, source, b_address, *segment);
   }
   CHECK(hosts.b.counters().addresses_refused == 5);
   hosts.b.transmit(hosts.now, hosts.wire);
