@@ -303,7 +303,11 @@ TEST_CASE("whatever comes, data stay within the namespace and the page") {
     }
     std::array<std::uint64_t, 8> words{};
     // An eighth of the bits is 1, so that small numbers come, too.
-    std::ranges::generate(words, [&] { return random() & random() & random(); });
+    for (std::uint64_t& word : words) {
+      word = random();
+      word &= random();
+      word &= random();
+    }
     auto command = std::bit_cast<Command>(words);
     command.opcode = opcodes[random() % opcodes.size()];
     command.nsid = static_cast<std::uint32_t>(random() % 6);
