@@ -48,8 +48,9 @@ std::string mpa_text(const iwarp::MpaSettings& mpa) {
   if (mpa.crc != iwarp::CrcPolicy::ask) {
     crc = mpa.crc == iwarp::CrcPolicy::accept ? "CRC if the peer asks" : "no CRC";
   }
-  return fmt::format("iWARP over TCP, MPA revision {}, {}{}{}", mpa.revision, crc,
-                     mpa.markers ? ", markers" : "", mpa.peer_to_peer ? ", peer-to-peer" : "");
+  return fmt::format("iWARP over TCP, MPA revision {}, {}{}{}{}", mpa.revision, crc,
+                     mpa.markers ? ", markers" : "", mpa.peer_to_peer ? ", peer-to-peer" : "",
+                     mpa.legacy_depths ? ", legacy depths" : "");
 }
 
 /// A device with what is known of its fabric.
@@ -86,6 +87,9 @@ void print_device(const ListedDevice& device) {
   }
   fmt::print("  {:10} {}\n", "fabric", config.fabric_path);
   print_members(device);
+  for (const std::string& note : config.notes) {
+    fmt::print("  {:10} {}\n", "note", note);
+  }
 }
 
 nlohmann::ordered_json to_json(const ListedDevice& device) {
@@ -104,6 +108,9 @@ nlohmann::ordered_json to_json(const ListedDevice& device) {
                             {"type", type_text(config, entry.type)}});
   }
   json["fabric"] = config.fabric_path;
+  if (!config.notes.empty()) {
+    json["notes"] = config.notes;
+  }
   if (device.members) {
     json["members"] = nlohmann::json::array();
     for (const ports::FabricMember& member : *device.members) {

@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <span>
 #include <system_error>
 
+#include "base/fnv.h"
 #include "ports/path_view.h"
 #include "ports/sysfs_files.h"
 
@@ -57,20 +57,17 @@ Tree tree_of(const std::vector<ports::DeviceConfig>& devices) {
   return tree;
 }
 
-/// FNV-1a, 64 bits.
 std::uint64_t hash_of(const Tree& tree) {
-  std::uint64_t hash = 0xCBF2'9CE4'8422'2325;
+  Fnv1a hash;
   for (const auto* entries : {&tree.files, &tree.links}) {
     for (const auto& [path, text] : *entries) {
       for (const std::string* part : {&path, &text}) {
         // With the zero at its end, by which two parts differ from one.
-        for (const char c : std::span(part->c_str(), part->size() + 1)) {
-          hash = (hash ^ static_cast<unsigned char>(c)) * 0x0000'0100'0000'01B3;
-        }
+        hash.add({part->c_str(), part->size() + 1});
       }
     }
   }
-  return hash;
+  return hash.value();
 }
 
 /// Files of the same text are one file: empty rows of a GID table take no room.

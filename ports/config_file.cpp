@@ -88,6 +88,7 @@ constexpr std::array keys = {
     Key{"mpa_crc", &set_text<&DeviceDraft::set_mpa_crc>},
     Key{"mpa_markers", &set_flag<&DeviceDraft::set_mpa_markers>},
     Key{"mpa_peer_to_peer", &set_flag<&DeviceDraft::set_mpa_peer_to_peer>},
+    Key{"mpa_legacy_depths", &set_flag<&DeviceDraft::set_mpa_legacy_depths>},
     Key{"profile", &set_text<&DeviceDraft::set_profile>},
     Key{"ack_timeout_min_ms", &set_number<&DeviceDraft::set_ack_timeout_min_ms>},
     Key{"icrc_sent", &set_text<&DeviceDraft::set_icrc_sent>},

@@ -65,6 +65,8 @@ constexpr std::array variables = {
                         "iWARP: ask for markers in what comes (off)"},
     EnvironmentVariable{env::mpa_peer_to_peer, "--mpa-peer-to-peer", "on|off",
                         "iWARP: who accepts a connection may send first (on)"},
+    EnvironmentVariable{env::mpa_legacy_depths, "--mpa-legacy-depths", "on|off",
+                        "iWARP, revision 1: tell READ depths in the private data (off)"},
     EnvironmentVariable{env::fabric, "--fabric", "NAME|PATH",
                         "the shared memory through which programs reach each other (default)"},
     EnvironmentVariable{env::ring_kib, "--ring", "KIB",
@@ -95,10 +97,47 @@ std::optional<std::string_view> value_of(const Environment& environment, const c
   return value;
 }
 
+/// Which devices a setting means something to.
+enum class Scope : std::uint8_t { every, roce, iwarp, frames };
+
+bool covers(Scope scope, const DeviceDraft& draft) {
+  switch (scope) {
+    case Scope::every:
+      break;
+    case Scope::roce:
+      return !draft.is_iwarp();
+    case Scope::iwarp:
+      return draft.is_iwarp();
+    case Scope::frames:
+      return draft.makes_frames();
+  }
+  return true;
+}
+
+/// Where no device is covered.
+std::string why_not(Scope scope) {
+  switch (scope) {
+    case Scope::every:
+      break;
+    case Scope::roce:
+      return "is for RoCE devices only: ICRC and ACK timers are RoCE's, an iWARP device has MPA's "
+             "CRC and TCP's timers";
+    case Scope::iwarp:
+      return fmt::format("is for iWARP devices only; ask for one with {}=iwarp", env::transport);
+    case Scope::frames:
+      return "is for RoCE devices only: faults are of frames, and those of an iWARP device are "
+             "made "
+             "by the operating system's TCP; use the simulator (verbena sim), or tc-netem(8) on "
+             "the interface";
+  }
+  return "is for none of the devices";
+}
+
 /// A variable and the setter behind it.
 struct Setting {
   const char* variable;
   SetResult (*set)(DeviceDraft&, std::string_view);
+  Scope scope = Scope::every;
 };
 
 template <SetResult (DeviceDraft::*set)(std::int64_t)>
@@ -136,12 +175,6 @@ SetResult set_transport(DeviceDraft& draft, std::string_view text) {
              : std::unexpected(fmt::format("\"{}\" is none of roce, iwarp and both", text));
 }
 
-/// For the iWARP devices of several.
-template <auto set>
-SetResult set_mpa(DeviceDraft& draft, std::string_view text) {
-  return draft.is_iwarp() ? set(draft, text) : SetResult();
-}
-
 template <faults::ActionKind action>
 SetResult add_rate(DeviceDraft& draft, std::string_view chance) {
   return draft.add_fault_rate(action, chance);
@@ -175,27 +208,29 @@ constexpr std::array identity_settings = {
 constexpr std::array common_settings = {
     // Before what only one of the transports has.
     Setting{env::transport, &set_transport},
-    Setting{env::mpa_revision, &set_mpa<&set_number<&DeviceDraft::set_mpa_revision>>},
-    Setting{env::mpa_crc, &set_mpa<&set_text<&DeviceDraft::set_mpa_crc>>},
-    Setting{env::mpa_markers, &set_mpa<&set_flag<&DeviceDraft::set_mpa_markers>>},
-    Setting{env::mpa_peer_to_peer, &set_mpa<&set_flag<&DeviceDraft::set_mpa_peer_to_peer>>},
+    Setting{env::mpa_revision, &set_number<&DeviceDraft::set_mpa_revision>, Scope::iwarp},
+    Setting{env::mpa_crc, &set_text<&DeviceDraft::set_mpa_crc>, Scope::iwarp},
+    Setting{env::mpa_markers, &set_flag<&DeviceDraft::set_mpa_markers>, Scope::iwarp},
+    Setting{env::mpa_peer_to_peer, &set_flag<&DeviceDraft::set_mpa_peer_to_peer>, Scope::iwarp},
+    Setting{env::mpa_legacy_depths, &set_flag<&DeviceDraft::set_mpa_legacy_depths>, Scope::iwarp},
     Setting{env::profile, &set_text<&DeviceDraft::set_profile>},
     Setting{env::mtu, &set_number<&DeviceDraft::set_mtu>},
-    Setting{env::ack_timeout_min_ms, &set_number<&DeviceDraft::set_ack_timeout_min_ms>},
-    Setting{env::icrc_sent, &set_text<&DeviceDraft::set_icrc_sent>},
-    Setting{env::icrc_check, &set_text<&DeviceDraft::set_icrc_check>},
+    Setting{env::ack_timeout_min_ms, &set_number<&DeviceDraft::set_ack_timeout_min_ms>,
+            Scope::roce},
+    Setting{env::icrc_sent, &set_text<&DeviceDraft::set_icrc_sent>, Scope::roce},
+    Setting{env::icrc_check, &set_text<&DeviceDraft::set_icrc_check>, Scope::roce},
     Setting{env::connect_timeout_s, &set_number<&DeviceDraft::set_connect_timeout_s>},
     Setting{env::fabric, &set_text<&DeviceDraft::set_fabric>},
     Setting{env::ring_kib, &set_number<&DeviceDraft::set_ring_kib>},
     Setting{env::capture, &set_text<&DeviceDraft::set_capture>},
     // In this order the rules are asked: what is special first.
-    Setting{env::fault, &set_text<&DeviceDraft::add_faults>},
-    Setting{env::faults, &set_text<&DeviceDraft::add_fault_file>},
-    Setting{env::loss, &add_rate<faults::ActionKind::drop>},
-    Setting{env::duplicate, &add_rate<faults::ActionKind::duplicate>},
-    Setting{env::reorder, &add_rate<faults::ActionKind::reorder>},
-    Setting{env::corrupt, &add_rate<faults::ActionKind::corrupt>},
-    Setting{env::delay, &set_text<&DeviceDraft::add_delay>},
+    Setting{env::fault, &set_text<&DeviceDraft::add_faults>, Scope::frames},
+    Setting{env::faults, &set_text<&DeviceDraft::add_fault_file>, Scope::frames},
+    Setting{env::loss, &add_rate<faults::ActionKind::drop>, Scope::frames},
+    Setting{env::duplicate, &add_rate<faults::ActionKind::duplicate>, Scope::frames},
+    Setting{env::reorder, &add_rate<faults::ActionKind::reorder>, Scope::frames},
+    Setting{env::corrupt, &add_rate<faults::ActionKind::corrupt>, Scope::frames},
+    Setting{env::delay, &set_text<&DeviceDraft::add_delay>, Scope::frames},
     Setting{env::seed, &set_number<&DeviceDraft::set_fault_seed>},
 };
 
@@ -203,7 +238,7 @@ SetResult apply(const Environment& environment, std::span<const Setting> setting
                 DeviceDraft& draft) {
   for (const Setting& setting : settings) {
     const auto value = value_of(environment, setting.variable);
-    if (!value) {
+    if (!value || !covers(setting.scope, draft)) {
       continue;
     }
     if (const SetResult result = setting.set(draft, *value); !result) {
@@ -257,13 +292,24 @@ std::string contradiction(const Environment& environment, std::size_t devices, b
   return {};
 }
 
-/// Settings of MPA without a device that has them.
-SetResult check_mpa(const Environment& environment, const Drafts& drafts) {
-  for (const char* name :
-       {env::mpa_revision, env::mpa_crc, env::mpa_markers, env::mpa_peer_to_peer}) {
-    if (value_of(environment, name) && std::ranges::none_of(drafts, &DeviceDraft::is_iwarp)) {
-      return std::unexpected(fmt::format("{} is for iWARP devices only; ask for one with {}=iwarp",
-                                         name, env::transport));
+/// A setting is for some of the devices. Those that it isn't for are told where they could think
+/// so; where there is nobody else, it is refused.
+SetResult check_scopes(const Environment& environment, Drafts& drafts) {
+  for (const Setting& setting : common_settings) {
+    const auto is_covered = [&](const DeviceDraft& draft) { return covers(setting.scope, draft); };
+    if (!value_of(environment, setting.variable) || std::ranges::all_of(drafts, is_covered)) {
+      continue;
+    }
+    if (std::ranges::none_of(drafts, is_covered)) {
+      return std::unexpected(fmt::format("{} {}", setting.variable, why_not(setting.scope)));
+    }
+    for (DeviceDraft& draft : drafts) {
+      if (setting.scope == Scope::frames && !is_covered(draft)) {
+        draft.add_note(
+            fmt::format("{} isn't for {}, whose frames are made by the operating "
+                        "system's TCP; tc-netem(8) on its interface is",
+                        setting.variable, draft.name()));
+      }
     }
   }
   return {};
@@ -287,7 +333,7 @@ SetResult apply_environment(const Environment& environment, Drafts& drafts, bool
       return result;
     }
   }
-  return check_mpa(environment, drafts);
+  return check_scopes(environment, drafts);
 }
 
 Result<Drafts, std::string> drafts_of(const Environment& environment) {

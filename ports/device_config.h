@@ -30,10 +30,14 @@
 //   mpa_markers = false              # ask for markers in what we receive
 //   mpa_peer_to_peer = true          # who connects shows that it is ready, so that who accepts
 //                                    # may send first
+//   mpa_legacy_depths = false        # revision 1 tells how many READs a side takes and wants, in
+//                                    # front of the private data, as SMB Direct's providers do
 //   [device.limits]                  # lower than the profile's, under the profile's names
 //   qp_max = 1000
 //
-// Unknown keys and wrong types are errors that name file, line and column.
+// Unknown keys and wrong types are errors that name file, line and column. So is a key that means
+// nothing on a device's transport. A variable that belongs to one transport is for the devices of
+// that transport; if there are none, it is an error.
 //
 // An iWARP device carries its connections over TCP sockets of the operating system, or on a link
 // over a TCP of its own (own_tcp.h); without a name it is verbena_iw0. It is there only if it is
@@ -129,6 +133,9 @@ struct DeviceConfig {
   /// it a responder has to wait for the initiator's first message.
   iwarp::MpaSettings mpa{.peer_to_peer = true};
 
+  /// Sentences that its user should read: what was asked for, and isn't for this device.
+  std::vector<std::string> notes;
+
   /// An address is not a loopback address: other hosts can reach the device.
   [[nodiscard]] bool faces_network() const;
   /// Of a device on a link: its address in whose subnet `peer` is. Nothing if it is in none, and of
@@ -179,6 +186,7 @@ inline constexpr const char* mpa_revision = "VERBENA_MPA_REVISION";
 inline constexpr const char* mpa_crc = "VERBENA_MPA_CRC";
 inline constexpr const char* mpa_markers = "VERBENA_MPA_MARKERS";
 inline constexpr const char* mpa_peer_to_peer = "VERBENA_MPA_PEER_TO_PEER";
+inline constexpr const char* mpa_legacy_depths = "VERBENA_MPA_LEGACY_DEPTHS";
 inline constexpr const char* fabric = "VERBENA_FABRIC";
 inline constexpr const char* ring_kib = "VERBENA_RING_KIB";
 inline constexpr const char* capture = "VERBENA_CAPTURE";

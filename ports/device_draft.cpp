@@ -12,6 +12,7 @@
 #include <limits>
 #include <span>
 
+#include "base/fnv.h"
 #include "base/prng.h"
 #include "nic_model/rnic_profile.h"
 #include "ports/interfaces.h"
@@ -132,10 +133,7 @@ std::string machine_identity() {
 /// A 64-bit identifier that is ours to give: EUI-64 with the "local" bit set and the "group" bit
 /// clear (IEEE 802-2014, 8.2).
 std::uint64_t derived_guid(std::string_view device_name) {
-  std::uint64_t hash = 0xCBF2'9CE4'8422'2325;  // FNV-1a, 64 bits.
-  for (const char c : machine_identity() + '/' + std::string(device_name)) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x0000'0100'0000'01B3;
-  }
+  const std::uint64_t hash = fnv1a(machine_identity() + '/' + std::string(device_name));
   constexpr std::uint64_t low_56 = (std::uint64_t{1} << 56) - 1;
   return (Prng(hash).next() & low_56) | std::uint64_t{0x02} << 56;
 }
@@ -185,7 +183,7 @@ SetResult DeviceDraft::set_mpa_revision(std::int64_t revision) {
     return refuse(fmt::format("MPA has the revisions 1 and 2, not {}", revision));
   }
   config_.mpa.revision = static_cast<std::uint8_t>(revision);
-  has_mpa_settings_ = true;
+  has_iwarp_settings_ = true;
   return {};
 }
 
@@ -202,19 +200,25 @@ SetResult DeviceDraft::set_mpa_crc(std::string_view policy) {
     return refuse(fmt::format("the CRC is \"on\", \"off\" or \"refuse\", not \"{}\"", policy));
   }
   config_.mpa.crc = found->policy;
-  has_mpa_settings_ = true;
+  has_iwarp_settings_ = true;
   return {};
 }
 
 SetResult DeviceDraft::set_mpa_markers(bool wanted) {
   config_.mpa.markers = wanted;
-  has_mpa_settings_ = true;
+  has_iwarp_settings_ = true;
   return {};
 }
 
 SetResult DeviceDraft::set_mpa_peer_to_peer(bool wanted) {
   config_.mpa.peer_to_peer = wanted;
-  has_mpa_settings_ = true;
+  has_iwarp_settings_ = true;
+  return {};
+}
+
+SetResult DeviceDraft::set_mpa_legacy_depths(bool wanted) {
+  config_.mpa.legacy_depths = wanted;
+  has_iwarp_settings_ = true;
   return {};
 }
 
@@ -366,16 +370,19 @@ SetResult DeviceDraft::set_ack_timeout_min_ms(std::int64_t milliseconds) {
     return refuse(fmt::format("the value is 0 to {} ms, not {}", milliseconds_max, milliseconds));
   }
   config_.ack_timeout_min = std::chrono::milliseconds(milliseconds);
+  has_roce_settings_ = true;
   return {};
 }
 
 SetResult DeviceDraft::set_icrc_sent(std::string_view word) {
   constexpr std::array<std::string_view, 3> words{"good", "bad", "zero"};
+  has_roce_settings_ = true;
   return choose(words, word, config_.icrc_sent);
 }
 
 SetResult DeviceDraft::set_icrc_check(std::string_view word) {
   constexpr std::array<std::string_view, 3> words{"on", "count", "off"};
+  has_roce_settings_ = true;
   return choose(words, word, config_.icrc_check);
 }
 
@@ -497,9 +504,9 @@ SetResult DeviceDraft::finish_mtu() {
 
 SetResult DeviceDraft::check_transport() const {
   if (!is_iwarp()) {
-    return has_mpa_settings_ ? SetResult(refuse(fmt::format(
-                                   "MPA is for iWARP devices only ({}=iwarp)", env::transport)))
-                             : SetResult();
+    return has_iwarp_settings_ ? SetResult(refuse(fmt::format(
+                                     "MPA is for iWARP devices only ({}=iwarp)", env::transport)))
+                               : SetResult();
   }
   if (config_.raw || config_.vlan) {
     return refuse(
@@ -511,6 +518,9 @@ SetResult DeviceDraft::check_transport() const {
         "faults are of frames, and those of an iWARP device are made by the operating system's "
         "TCP; use a device on a link, the simulator (verbena sim), or tc-netem(8) on the "
         "interface");
+  }
+  if (has_roce_settings_) {
+    return refuse("ICRC and ACK timers are RoCE's: an iWARP device has MPA's CRC and TCP's timers");
   }
   return {};
 }

@@ -44,6 +44,7 @@ class DeviceDraft {
   SetResult set_mpa_crc(std::string_view policy);
   SetResult set_mpa_markers(bool wanted);
   SetResult set_mpa_peer_to_peer(bool wanted);
+  SetResult set_mpa_legacy_depths(bool wanted);
 
   SetResult set_fabric(std::string_view name_or_path);
   SetResult set_ring_kib(std::int64_t kib);
@@ -60,6 +61,10 @@ class DeviceDraft {
   /// Its own, or else the one that belongs to its transport.
   [[nodiscard]] std::string name() const;
   [[nodiscard]] bool is_iwarp() const { return config_.technology == nic::Technology::iwarp; }
+  /// Its frames are our own, and not made by the operating system's TCP.
+  [[nodiscard]] bool makes_frames() const { return !is_iwarp() || !config_.link.empty(); }
+  /// See DeviceConfig::notes.
+  void add_note(std::string sentence) { config_.notes.push_back(std::move(sentence)); }
   /// Fills in what nobody has set, and checks what belongs together.
   [[nodiscard]] Result<DeviceConfig, std::string> finish() &&;
 
@@ -77,7 +82,8 @@ class DeviceDraft {
 
   DeviceConfig config_;
   std::optional<std::string> name_;
-  bool has_mpa_settings_ = false;
+  bool has_iwarp_settings_ = false;
+  bool has_roce_settings_ = false;
   std::optional<nic::Mtu> mtu_;
   std::optional<inet::MacAddress> mac_;
   /// Those that were set, by their place in the table of limits.

@@ -226,6 +226,9 @@ Result<std::unique_ptr<Engine>, std::string> Engine::open(const DeviceConfig& co
     return std::unexpected(fmt::format("can't start the background thread of {}: {}", config.name,
                                        sys::error_text(started.error())));
   }
+  for (const std::string& note : config.notes) {
+    log(LogLevel::warn, config.name, std::nullopt, note);
+  }
   log(LogLevel::info, config.name, std::nullopt,
       fmt::format("opened, in the fabric {}", config.fabric_path));
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));

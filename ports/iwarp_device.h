@@ -66,8 +66,8 @@ struct IwarpEvent {
   SocketAddress local;
   SocketAddress remote;
   /// How many READs the peer takes (ird) and wants to have in flight (ord), in its own words;
-  /// nothing if it speaks revision 1, which has no words for it. With request, established and
-  /// rejected.
+  /// nothing if it speaks revision 1, which has no words for it unless both were configured to
+  /// (MpaSettings::legacy_depths). With request, established and rejected.
   std::optional<iwarp::ReadDepths> peer_depths;
   /// established: what holds in the end, from our point of view.
   iwarp::ReadDepths depths;
@@ -128,7 +128,7 @@ class IwarpDevice {
   /// The most that a side may take (ird), and want (ord).
   [[nodiscard]] virtual iwarp::ReadDepths depths_max() const = 0;
   /// Private data of connect(), accept() and reject() in bytes: 512, or less where the settings
-  /// make MPA say more itself (revision 2: 508).
+  /// make MPA say more itself (revision 2: 508, with legacy depths 504).
   [[nodiscard]] virtual std::size_t private_data_room() const = 0;
 
   struct Bound {

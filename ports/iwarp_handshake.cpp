@@ -141,13 +141,21 @@ IwarpHandshake::Phase IwarpHandshake::advance(Time now) {
     case Phase::asked:
       advance_asked();
       break;
+    case Phase::leaving:
+      advance_leaving();
+      break;
     case Phase::agreed:
     case Phase::over:
       break;
   }
-  if ((phase_ == Phase::connecting || phase_ == Phase::waiting) && now >= deadline_) {
+  if (now < deadline_) {
+    return phase_;
+  }
+  if (phase_ == Phase::connecting || phase_ == Phase::waiting) {
     reset();
     finish(End::timed_out, -ETIMEDOUT);
+  } else if (phase_ == Phase::leaving) {
+    finish(end_, status_);
   }
   return phase_;
 }
@@ -228,11 +236,41 @@ void IwarpHandshake::on_peer_frame() {
     }
     phase_ = Phase::asked;
     waiter_->await_input();
+  } else if (!mpa_.is_initiator()) {
+    refuse(End::disagreed, -EPROTO);
   } else {
     static_cast<void>(say_all());
     const bool is_reject = mpa_.peer_frame() && mpa_.peer_frame()->reject;
     finish(is_reject ? End::rejected : End::disagreed, is_reject ? -ECONNRESET : -EPROTO);
   }
+}
+
+void IwarpHandshake::refuse(End end, int status) {
+  const bool has_words = !mpa_.output().empty();
+  if (!say_all() || !has_words) {
+    finish(end, status);
+    return;
+  }
+  phase_ = Phase::leaving;
+  end_ = end;
+  status_ = status;
+  deadline_ = time_never;
+  waiter_->forget_time();
+  waiter_->await_input();
+}
+
+/// What comes from the peer means nothing any more, but for its end.
+void IwarpHandshake::advance_leaving() {
+  std::array<std::byte, iwarp::start_frame_bytes_max> room{};
+  const int received = socket_->receive(room);
+  if (received > 0 || received == -EAGAIN || received == -EINTR) {
+    waiter_->await_input();
+    return;
+  }
+  if (capture_ && received == 0) {
+    capture_->peer_ended();
+  }
+  finish(end_, status_);
 }
 
 /// Nothing can come but the end: the peer has given up, or breaks the protocol.
@@ -258,8 +296,7 @@ bool IwarpHandshake::accept(iwarp::ReadDepths depths, ByteView private_data) {
 
 void IwarpHandshake::reject(ByteView private_data) {
   mpa_.reject(private_data);
-  static_cast<void>(say_all());
-  finish(End::rejected, -ECONNRESET);
+  refuse(End::rejected, -ECONNRESET);
 }
 
 void IwarpHandshake::reset() {

@@ -4,6 +4,7 @@
 //
 //   initiator   connecting ─► waiting ─► agreed
 //   responder                 waiting ─► asked ─ accept() ─► agreed
+//                                   └───────┴─ refused ─► leaving
 //   any of them ─► over: status() and end() say why
 #pragma once
 
@@ -25,7 +26,16 @@ namespace verbena::ports {
 
 class IwarpHandshake {
  public:
-  enum class Phase : std::uint8_t { connecting, waiting, asked, agreed, over };
+  enum class Phase : std::uint8_t {
+    connecting,
+    waiting,
+    asked,
+    agreed,
+    /// The peer was told that it is refused, and closes. Who closes first may be faster than his
+    /// own words: siw, which hears of both at once, looks at the end first.
+    leaving,
+    over,
+  };
   /// What ended it.
   enum class End : std::uint8_t {
     none,
@@ -60,6 +70,7 @@ class IwarpHandshake {
   void connect(iwarp::ReadDepths depths, ByteView private_data, Duration listener_patience);
   /// From asked. False: the peer has given up.
   [[nodiscard]] bool accept(iwarp::ReadDepths depths, ByteView private_data);
+  /// From asked; to leaving, if the peer could be told.
   void reject(ByteView private_data);
   /// The phase that it is in must be left by then.
   void limit(Duration from_now);
@@ -109,8 +120,11 @@ class IwarpHandshake {
   void advance_connecting(Time now);
   void advance_waiting();
   void advance_asked();
+  void advance_leaving();
   /// The peer has said all it has to.
   void on_peer_frame();
+  /// Says what a responder has to say to whom it refuses.
+  void refuse(End end, int status);
   /// A start frame is less than any socket's send buffer, so one that isn't taken at once never
   /// will be.
   [[nodiscard]] bool say_all();

@@ -208,7 +208,10 @@ Result<IwarpConnectionId, int> IwarpService::Impl::connect(const IwarpConnect& w
   Connection connection;
   connection.cookie = what.cookie;
   connection.qpn = what.qpn;
-  connection.handshake = IwarpHandshake::initiator(std::move(*socket), config_.mpa, what.remote);
+  // is_possible has seen that it has the family of the local one, which was bound.
+  const Gid local = address_of(*what.local.get()).value_or(Gid{});
+  connection.handshake =
+      IwarpHandshake::initiator(std::move(*socket), config_.mpa, with_scope(what.remote, local));
   if (auto watched = connection.handshake->watch_by(*reactor_, [this, id] { on_handshake(id); });
       !watched) {
     return std::unexpected(watched.error());
@@ -267,7 +270,7 @@ int IwarpService::Impl::reject(IwarpConnectionId id, ByteView private_data) {
   if (at->second.handshake->phase() == Phase::asked) {
     at->second.handshake->reject(private_data);
   }
-  connections_.erase(at);
+  let_go(at);
   return 0;
 }
 
@@ -289,14 +292,17 @@ int IwarpService::Impl::disconnect(IwarpConnectionId id, bool at_once) {
 
 void IwarpService::Impl::destroy(IwarpConnectionId id) {
   const auto at = connections_.find(id);
-  if (at == connections_.end()) {
+  if (at == connections_.end() || leaving_.contains(id)) {
     return;
   }
   half_open_.erase(id);
   if (IwarpHandshake* const handshake = at->second.handshake.get()) {
     if (handshake->phase() == Phase::asked) {
       handshake->reject({});
-    } else if (handshake->phase() != Phase::over) {
+      let_go(at);
+      return;
+    }
+    if (handshake->phase() != Phase::over) {
       handshake->reset();
     }
   } else {

@@ -35,9 +35,11 @@ struct IwarpLimits {
   /// MPAREP_TIMEOUT).
   Duration reply_timeout = std::chrono::seconds(10);
   Duration request_timeout = std::chrono::seconds(5);
+  /// Who was refused may take so long to read that and to close.
+  Duration leave_patience = std::chrono::seconds(1);
   /// See TcpPort::set_close_patience().
   Duration close_patience = TcpPort::close_patience_default;
-  /// Those who have come and whose request is not complete.
+  /// Those who have come and whose request is not complete; and as many who were refused.
   std::size_t half_open_max = 256;
 };
 

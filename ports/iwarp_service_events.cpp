@@ -65,8 +65,8 @@ std::uintptr_t IwarpService::Impl::tell(Kind kind, IwarpConnectionId id,
     event.remote = handshake->remote();
     event.status = handshake->status();
     const auto& frame = handshake->mpa().peer_frame();
-    if (frame && frame->enhanced) {
-      event.peer_depths = frame->enhanced->depths;
+    if (frame) {
+      event.peer_depths = iwarp::depths_of(*frame);
     }
     if (frame && (kind != Kind::established || handshake->mpa().is_initiator())) {
       event.private_data = frame->private_data;
@@ -160,6 +160,8 @@ void IwarpService::Impl::on_handshake(IwarpConnectionId id) {
     conclude(at);
   } else if (phase != before && phase == Phase::waiting) {
     handshake.limit(limits_.reply_timeout);
+  } else if (phase != before && phase == Phase::leaving) {
+    end(at);
   }
 }
 
@@ -176,7 +178,22 @@ void IwarpService::Impl::ask(Connections::iterator at) {
   connection.cookie = tell(Kind::request, id, connection);
   if (connection.cookie == 0) {
     connection.handshake->reject({});
+    let_go(at);
+  }
+}
+
+void IwarpService::Impl::let_go(Connections::iterator at) {
+  auto& [id, connection] = *at;
+  if (connection.handshake->phase() != Phase::leaving) {
     connections_.erase(at);
+    return;
+  }
+  connection.cookie = 0;
+  connection.handshake->limit(limits_.leave_patience);
+  leaving_.insert(id);
+  if (leaving_.size() > limits_.half_open_max) {
+    connections_.erase(*leaving_.begin());
+    leaving_.erase(leaving_.begin());
   }
 }
 
@@ -197,7 +214,7 @@ void IwarpService::Impl::conclude(Connections::iterator at) {
   connections_.erase(at);
 }
 
-/// Its handshake is over, and there is no connection.
+/// Its handshake is over, or as good as over, and there is no connection.
 void IwarpService::Impl::end(Connections::iterator at) {
   auto& [id, connection] = *at;
   const IwarpHandshake& handshake = *connection.handshake;
@@ -205,6 +222,10 @@ void IwarpService::Impl::end(Connections::iterator at) {
     say(LogLevel::info, fmt::format("no connection: {} {}", sys::error_text(-handshake.status()),
                                     handshake.reason()));
     tell(kind_of(handshake), id, connection);
+    connections_.erase(at);
+    return;
+  }
+  if (leaving_.erase(id) != 0) {
     connections_.erase(at);
     return;
   }
@@ -217,7 +238,7 @@ void IwarpService::Impl::end(Connections::iterator at) {
     ++counters_->refused;
     say(LogLevel::info, fmt::format("somebody came and was refused: {}", handshake.reason()));
   }
-  connections_.erase(at);
+  let_go(at);
   // What is counted is published by the engine, which may be asleep.
   engine_.with_nic([](nic::Nic&, Time) {});
 }

@@ -105,6 +105,8 @@ class IwarpService::Impl final : public StreamListener, public ProcessHook {
   void evict_oldest();
   /// A responder has the request.
   void ask(Connections::iterator at);
+  /// It was refused, and nobody but the peer waits for its end.
+  void let_go(Connections::iterator at);
   /// An initiator has the reply.
   void conclude(Connections::iterator at);
   void end(Connections::iterator at);
@@ -131,6 +133,8 @@ class IwarpService::Impl final : public StreamListener, public ProcessHook {
   Connections connections_;
   /// Those who have come and whose request isn't complete; the oldest first.
   std::set<IwarpConnectionId> half_open_;
+  /// Those who were refused and haven't closed yet; the oldest first.
+  std::set<IwarpConnectionId> leaving_;
   std::uint64_t last_port_ = 0;
   std::uint64_t last_connection_ = 0;
 

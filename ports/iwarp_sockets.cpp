@@ -17,7 +17,7 @@ bool is_wildcard(const Gid& address) {
   return address == Gid{} || address == roce::gid_from_ipv4({});
 }
 
-/// The interface on which this host has a link-local address.
+/// The interface on which this host has that address.
 unsigned interface_of(const Gid& address, std::span<const InterfaceAddress> host) {
   const auto found = std::ranges::find(host, address, &InterfaceAddress::address);
   return found != host.end() ? found->interface_index : 0;
@@ -36,7 +36,7 @@ std::vector<SocketAddress> covered(const IwarpBindClaim& claim, std::span<const 
   for (const Gid& address : addresses) {
     if (!is_wildcard(*wanted)) {
       if (address == *wanted) {
-        result.push_back(claim.address);
+        result.push_back(with_scope(claim.address, address));
       }
     } else if (roce::ipv4_from_gid(address) ? is_v4 || !claim.v6_only : !is_v4) {
       result.push_back(socket_address(address, port, interface_of(address, host)));
@@ -80,6 +80,12 @@ Result<BoundSockets, int> bind_all(TcpNetwork& network, const std::vector<Socket
 }
 
 }  // namespace
+
+SocketAddress with_scope(const SocketAddress& address, const Gid& local) {
+  return lacks_scope(address) ? socket_address(*address_of(*address.get()), port_of(address),
+                                               interface_of(local, host_addresses()))
+                              : address;
+}
 
 Result<BoundSockets, int> bind_sockets(TcpNetwork& network, const IwarpBindClaim& claim,
                                        std::span<const Gid> addresses) {

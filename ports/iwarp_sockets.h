@@ -20,6 +20,10 @@ struct BoundSockets {
   std::uint16_t port = 0;
 };
 
+/// A link-local address without a scope means the link of the interface that has the address
+/// `local` of the device; the same address where there is none.
+[[nodiscard]] SocketAddress with_scope(const SocketAddress& address, const Gid& local);
+
 /// `addresses` are the device's. The error is an errno value; see IwarpDevice::bind().
 [[nodiscard]] Result<BoundSockets, int> bind_sockets(TcpNetwork& network,
                                                      const IwarpBindClaim& claim,

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/fnv.h"
 #include "ports/sys_net.h"
 
 namespace verbena::ports {
@@ -16,15 +17,6 @@ namespace {
 ino_t inode_of_socket(const std::string& path) {
   struct stat status{};
   return sys::lstat(path, status) == 0 && S_ISSOCK(status.st_mode) ? status.st_ino : 0;
-}
-
-/// FNV-1a, 64 bits: a path may be as long as the name of a socket.
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0xCBF2'9CE4'8422'2325;
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x0000'0100'0000'01B3;
-  }
-  return hash;
 }
 
 }  // namespace
@@ -74,7 +66,7 @@ bool remove_stale_socket(const std::string& path) {
 std::optional<LinkSocket> take_link_lock(std::string_view what) {
   auto socket = sys::unix_datagram_socket();
   const std::string name =
-      fmt::format("verbena-link-{}-{:016x}", sys::effective_user_id(), hash_of(what));
+      fmt::format("verbena-link-{}-{:016x}", sys::effective_user_id(), fnv1a(what));
   if (!socket || sys::bind_unix_abstract(socket->get(), name) < 0) {
     return std::nullopt;
   }

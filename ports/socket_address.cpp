@@ -64,6 +64,12 @@ SocketAddress with_port(const SocketAddress& address, std::uint16_t port) {
   return result;
 }
 
+bool lacks_scope(const SocketAddress& address) {
+  const auto gid = address_of(*address.get());
+  return gid && address.storage.ss_family == AF_INET6 && needs_link(*gid) &&
+         read_as<sockaddr_in6>(*address.get()).sin6_scope_id == 0;
+}
+
 std::optional<Gid> address_of(const sockaddr& from) {
   if (from.sa_family == AF_INET) {
     const auto form = read_as<sockaddr_in>(from);

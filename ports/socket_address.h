@@ -29,6 +29,9 @@ struct SocketAddress {
 /// The same with another port; of an IPv4 or IPv6 address.
 [[nodiscard]] SocketAddress with_port(const SocketAddress& address, std::uint16_t port);
 
+/// An address that means something on one link only, and doesn't say on which.
+[[nodiscard]] bool lacks_scope(const SocketAddress& address);
+
 /// IPv4 comes as a mapped address; nullopt for any other family than IPv4 and IPv6.
 [[nodiscard]] std::optional<Gid> address_of(const sockaddr& from);
 /// Of an IPv4 or IPv6 address.

@@ -14,7 +14,11 @@ MpaConnector::MpaConnector(const MpaSettings& settings, bool is_initiator)
       reader_(is_initiator ? StartKind::reply : StartKind::request) {}
 
 std::size_t MpaConnector::private_data_room() const {
-  return private_data_bytes_max - (settings_.revision > 1 ? enhanced_parameters_bytes : 0);
+  // A connection may turn out to be of either revision.
+  const std::size_t own_bytes = settings_.legacy_depths  ? legacy_depths_bytes
+                                : settings_.revision > 1 ? enhanced_parameters_bytes
+                                                         : 0;
+  return private_data_bytes_max - own_bytes;
 }
 
 void MpaConnector::connect(ReadDepths depths, ByteView private_data) {
@@ -51,6 +55,7 @@ void MpaConnector::on_stream(ByteView& stream) {
 
 void MpaConnector::take(const StartFrame& frame) {
   peer_frame_ = frame;
+  complete_frame(settings_, *peer_frame_);
   if (!is_initiator_) {
     if (const auto checked = check_request(settings_, frame); !checked) {
       say(make_reject(settings_, frame, {}));
@@ -59,7 +64,7 @@ void MpaConnector::take(const StartFrame& frame) {
     state_ = State::asked;
     return;
   }
-  const auto agreed = agree_as_initiator(settings_, own_frame_, depths_, frame);
+  const auto agreed = agree_as_initiator(settings_, own_frame_, depths_, *peer_frame_);
   if (agreed) {
     agreement_ = *agreed;
     state_ = State::agreed;

@@ -65,6 +65,10 @@ std::string_view name_of(MpaRefusal refusal) noexcept {
   return "unknown";
 }
 
+std::optional<ReadDepths> depths_of(const StartFrame& frame) {
+  return frame.enhanced ? std::optional(frame.enhanced->depths) : frame.legacy_depths;
+}
+
 StartFrame make_request(const MpaSettings& settings, ReadDepths depths, ByteView private_data) {
   StartFrame request{.kind = StartKind::request,
                      .revision = settings.revision,
@@ -72,13 +76,22 @@ StartFrame make_request(const MpaSettings& settings, ReadDepths depths, ByteView
                      .crc = settings.crc == CrcPolicy::ask,
                      .reject = false,
                      .enhanced = std::nullopt,
+                     .legacy_depths = std::nullopt,
                      .private_data = private_data};
   if (settings.revision >= revision_enhanced) {
     request.enhanced = EnhancedParameters{.depths = told(depths),
                                           .peer_to_peer = settings.peer_to_peer,
                                           .rtr = settings.peer_to_peer ? settings.rtr : RtrTypes()};
+  } else if (settings.legacy_depths) {
+    request.legacy_depths = told(depths);
   }
   return request;
+}
+
+void complete_frame(const MpaSettings& settings, StartFrame& frame) {
+  if (settings.legacy_depths) {
+    take_legacy_depths(frame);
+  }
 }
 
 Result<void, MpaRefusal> check_request(const MpaSettings& settings, const StartFrame& request) {
@@ -102,7 +115,12 @@ StartFrame make_reply(const MpaSettings& settings, const StartFrame& request, Re
                    .crc = request.crc || settings.crc == CrcPolicy::ask,
                    .reject = false,
                    .enhanced = std::nullopt,
+                   .legacy_depths = std::nullopt,
                    .private_data = private_data};
+  if (request.legacy_depths) {
+    reply.legacy_depths = {.ird = told(depths).ird,
+                           .ord = cut(told(depths).ord, request.legacy_depths->ird)};
+  }
   if (!request.enhanced) {
     return reply;
   }
@@ -129,6 +147,7 @@ StartFrame make_reject(const MpaSettings& settings, const StartFrame& request,
   if (reply.enhanced) {
     reply.enhanced = EnhancedParameters{};
   }
+  reply.legacy_depths.reset();
   return reply;
 }
 
@@ -147,19 +166,19 @@ Result<MpaAgreement, MpaRefusal> agree_as_initiator(const MpaSettings& settings,
   }
   MpaAgreement agreement = agree(request, reply);
   agreement.depths = depths;
-  if (!reply.enhanced) {
-    return agreement;
-  }
-  if (!request.enhanced) {
+  if (reply.enhanced && !request.enhanced) {
     return std::unexpected(MpaRefusal::malformed);
   }
-  const EnhancedParameters& answer = *reply.enhanced;
-  if (answer.depths.ord != read_depth_open && answer.depths.ord > depths.ird) {
+  const auto told_by_peer = depths_of(reply);
+  if (!told_by_peer) {
+    return agreement;
+  }
+  if (told_by_peer->ord != read_depth_open && told_by_peer->ord > depths.ird) {
     return std::unexpected(MpaRefusal::ird_insufficient);
   }
-  agreement.depths.ord = cut(depths.ord, answer.depths.ird);
-  if (request.enhanced->peer_to_peer && answer.peer_to_peer) {
-    agreement.rtr = choose_rtr(request.enhanced->rtr & answer.rtr, answer.depths.ird);
+  agreement.depths.ord = cut(depths.ord, told_by_peer->ird);
+  if (reply.enhanced && request.enhanced->peer_to_peer && reply.enhanced->peer_to_peer) {
+    agreement.rtr = choose_rtr(request.enhanced->rtr & reply.enhanced->rtr, told_by_peer->ird);
     if (!agreement.rtr) {
       return std::unexpected(MpaRefusal::no_matching_rtr);
     }
@@ -172,8 +191,10 @@ MpaAgreement agree_as_responder(const StartFrame& request, ReadDepths depths,
   VERBENA_CHECK(request.kind == StartKind::request && reply.kind == StartKind::reply);
   MpaAgreement agreement = agree(reply, request);
   agreement.depths = depths;
+  if (const auto told_by_us = depths_of(reply)) {
+    agreement.depths.ord = told_by_us->ord;
+  }
   if (request.enhanced && reply.enhanced) {
-    agreement.depths.ord = reply.enhanced->depths.ord;
     agreement.rtr = choose_rtr(reply.enhanced->rtr, reply.enhanced->depths.ird);
   }
   return agreement;

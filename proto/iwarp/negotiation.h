@@ -37,6 +37,8 @@ struct MpaSettings {
   bool peer_to_peer = false;
   /// What we offer and accept for it.
   RtrTypes rtr{RtrType::write, RtrType::read};
+  /// In connections of revision 1 both sides tell IRD and ORD in front of their private data.
+  bool legacy_depths = false;
 };
 
 /// What holds for a connection in the end.
@@ -65,9 +67,15 @@ enum class MpaRefusal : std::uint8_t {
 };
 [[nodiscard]] std::string_view name_of(MpaRefusal refusal) noexcept;
 
+/// What the frame says of READs, be it enhanced parameters or the form of revision 1.
+[[nodiscard]] std::optional<ReadDepths> depths_of(const StartFrame& frame);
+
 /// `private_data` is kept as a view.
 [[nodiscard]] StartFrame make_request(const MpaSettings& settings, ReadDepths depths,
                                       ByteView private_data);
+
+/// What peer and settings agree on how to read: to be called on each frame that comes.
+void complete_frame(const MpaSettings& settings, StartFrame& frame);
 
 /// Whether a request is one that we can answer: before the consumer is asked.
 [[nodiscard]] Result<void, MpaRefusal> check_request(const MpaSettings& settings,

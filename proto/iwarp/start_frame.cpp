@@ -41,6 +41,17 @@ struct Enhanced {
 };
 static_assert(is_wire_struct<Enhanced, enhanced_parameters_bytes>);
 
+/// [MS-SMBD] 6.1.
+struct LegacyDepths {
+  boost::endian::big_uint32_buf_t ird{};
+  boost::endian::big_uint32_buf_t ord{};
+};
+static_assert(is_wire_struct<LegacyDepths, legacy_depths_bytes>);
+
+std::uint16_t depth_of(std::uint32_t told) {
+  return static_cast<std::uint16_t>(std::min<std::uint32_t>(told, read_depth_max));
+}
+
 std::string_view key_of(StartKind kind) { return keys.at(static_cast<std::size_t>(kind)); }
 
 std::uint16_t flag_if(bool condition, std::uint16_t flag) {
@@ -94,8 +105,9 @@ std::string_view name_of(RtrType type) noexcept {
 }
 
 std::optional<std::size_t> start_frame_bytes(const StartFrame& frame) {
-  const std::size_t data_bytes =
-      frame.private_data.size() + (frame.enhanced ? enhanced_parameters_bytes : 0);
+  const std::size_t data_bytes = frame.private_data.size() +
+                                 (frame.enhanced ? enhanced_parameters_bytes : 0) +
+                                 (frame.legacy_depths ? legacy_depths_bytes : 0);
   if (data_bytes > private_data_bytes_max) {
     return std::nullopt;
   }
@@ -106,6 +118,7 @@ void emit_start_frame(MutableBytes to, const StartFrame& frame) {
   const auto size = start_frame_bytes(frame);
   VERBENA_CHECK(size && to.size() >= *size);
   VERBENA_CHECK(!frame.enhanced || frame.revision >= revision_enhanced);
+  VERBENA_CHECK(!frame.legacy_depths || frame.revision < revision_enhanced);
   Header header;
   std::ranges::copy(key_of(frame.kind), header.key.begin());
   header.flags = static_cast<std::uint8_t>(
@@ -119,7 +132,23 @@ void emit_start_frame(MutableBytes to, const StartFrame& frame) {
     write_struct(to, to_wire(*frame.enhanced));
     to = to.subspan(enhanced_parameters_bytes);
   }
+  if (frame.legacy_depths) {
+    LegacyDepths wire;
+    wire.ird = frame.legacy_depths->ird;
+    wire.ord = frame.legacy_depths->ord;
+    write_struct(to, wire);
+    to = to.subspan(legacy_depths_bytes);
+  }
   copy_bytes(to, frame.private_data);
+}
+
+void take_legacy_depths(StartFrame& frame) {
+  if (frame.revision >= revision_enhanced || frame.private_data.size() < legacy_depths_bytes) {
+    return;
+  }
+  const auto wire = read_struct<LegacyDepths>(frame.private_data);
+  frame.legacy_depths = {.ird = depth_of(wire.ird.value()), .ord = depth_of(wire.ord.value())};
+  frame.private_data = frame.private_data.subspan(legacy_depths_bytes);
 }
 
 std::string describe(const StartError& error) {
@@ -201,6 +230,7 @@ StartFrame StartFrameReader::frame() const {
       .crc = (header.flags & flag_crc) != 0,
       .reject = (header.flags & flag_reject) != 0,
       .enhanced = std::nullopt,
+      .legacy_depths = std::nullopt,
       .private_data = bytes().subspan(start_frame_header_bytes),
   };
   if (is_enhanced(header)) {

@@ -72,6 +72,9 @@ struct EnhancedParameters {
 
 inline constexpr std::size_t start_frame_header_bytes = 20;
 inline constexpr std::size_t enhanced_parameters_bytes = 4;
+/// IRD and ORD in front of the private data of revision 1, 32 bits each: what peers do who need to
+/// tell them without enhanced parameters ([MS-SMBD] 6.1). Nothing in a frame says that it has them.
+inline constexpr std::size_t legacy_depths_bytes = 8;
 /// Private data of a frame, enhanced parameters included (RFC 5044, 7.1).
 inline constexpr std::size_t private_data_bytes_max = 512;
 inline constexpr std::size_t start_frame_bytes_max =
@@ -86,7 +89,9 @@ struct StartFrame {
   /// Replies only: the connection is refused.
   bool reject = false;
   std::optional<EnhancedParameters> enhanced = std::nullopt;
-  /// The consumer's, without the enhanced parameters.
+  /// Revision 1 only. A reader leaves them in the private data; see take_legacy_depths().
+  std::optional<ReadDepths> legacy_depths = std::nullopt;
+  /// The consumer's, without what MPA itself has in front of it.
   ByteView private_data{};
 };
 
@@ -94,6 +99,10 @@ struct StartFrame {
 [[nodiscard]] std::optional<std::size_t> start_frame_bytes(const StartFrame& frame);
 /// Writes the frame to the start of `to`, which has room for start_frame_bytes().
 void emit_start_frame(MutableBytes to, const StartFrame& frame);
+
+/// For whoever knows that the peer tells them: takes the depths of a frame of revision 1 out of its
+/// private data, if it is long enough. What a depth can't be is cut to read_depth_max.
+void take_legacy_depths(StartFrame& frame);
 
 struct StartError {
   enum class Kind : std::uint8_t {

@@ -162,13 +162,15 @@ def sum_of(private_data_bytes: int) -> int:
     return sum(range(private_data_bytes))
 
 
-def talk(host, data: int, server_depth: int, client_depth: int) -> tuple[list[str], list[str]]:
+def talk(host, data: int, server_depth: int, client_depth: int,
+         **how) -> tuple[list[str], list[str]]:
     """What both ends of a connection print (programs/iw_talk.c), and that they end well."""
     port = str(host.free_port())
     server = host.start(compiled("iw_talk"), "listen", HOST, port, "accept", str(data),
-                        str(server_depth))
+                        str(server_depth), **how)
     host.wait_for_listener(server, int(port))
-    client = host.run(compiled("iw_talk"), "connect", HOST, port, str(data), str(client_depth))
+    client = host.run(compiled("iw_talk"), "connect", HOST, port, str(data), str(client_depth),
+                      **how)
     server.wait()
     assert (server.status, client.status) == (0, 0), f"{server.report()}\n{client.report()}"
     return server.out.splitlines(), client.out.splitlines()
@@ -203,6 +205,21 @@ def test_without_any_depth_sends_work_and_reads_do_not(iwarp):
     server, client = talk(iwarp, 0, 0, 0)
     assert "RECV: success" in server and "SEND: success" in client
     assert any(line.startswith("READ: ") and line != "READ: success" for line in client), client
+
+
+def test_revision_1_agrees_on_depths_in_the_legacy_form(iwarp):
+    """C-5 58. What the program itself says has its whole room."""
+    server, client = talk(iwarp, 255, 2, 8,
+                          options=["--mpa-revision", "1", "--mpa-legacy-depths", "on"])
+    text = f"data=255 sum={sum_of(255)}"
+    assert f"RDMA_CM_EVENT_CONNECT_REQUEST 0 {text} resources=8 depth=8" in server
+    assert f"RDMA_CM_EVENT_ESTABLISHED 0 {text} resources=8 depth=2" in client
+
+
+def test_the_registration_of_a_huge_region_holds_no_handshake_up(iwarp):
+    """C-5 60. Memory that nobody touches is not brought in."""
+    server, client = talk(iwarp, 0, 4, 4, variables={"IW_TALK_GIB": "8"})
+    assert "RECV: success" in server and "SEND: success" in client
 
 
 def test_a_refusal_brings_private_data_along(iwarp):
@@ -299,12 +316,27 @@ def test_a_peer_that_speaks_no_iwarp_is_told_in_words(iwarp):
 @pytest.mark.parametrize("server_options,client_options", [
     (["--mpa-revision", "1"], ["--mpa-revision", "1"]), ([], ["--mpa-revision", "1"]),
     (["--mpa-crc", "off"], ["--mpa-crc", "off"]), (["--mpa-crc", "off"], []),
+    (["--mpa-crc", "refuse"], ["--mpa-crc", "off"]),
     (["--mpa-markers", "on"], []), ([], ["--mpa-markers", "on"]),
     (["--mpa-markers", "on"], ["--mpa-markers", "on"]),
     (["--mpa-peer-to-peer", "off"], []), ([], ["--mpa-peer-to-peer", "off"]),
 ])
 def test_mpa_settings(iwarp, server_options, client_options):
     rping(iwarp, server_options=server_options, client_options=client_options)
+
+
+@pytest.mark.parametrize("server_options,client_options,told", [
+    (["--mpa-crc", "refuse"], [], f"RDMA_CM_EVENT_REJECTED, error {-errno.ECONNRESET}"),
+    ([], ["--mpa-crc", "refuse"], f"RDMA_CM_EVENT_CONNECT_ERROR, error {-errno.EPROTO}"),
+])
+def test_who_refuses_crcs_has_no_connection_with_who_asks(iwarp, server_options, client_options,
+                                                         told):
+    port = iwarp.free_port()
+    server = iwarp.start("rping", "-s", "-a", HOST, "-p", str(port), "-P", options=server_options)
+    iwarp.wait_for_listener(server, port)
+    client = iwarp.run("rping", "-c", "-a", HOST, "-p", str(port), "-C", "1",
+                       options=client_options)
+    assert client.status != 0 and told in client.err, client.report()
 
 
 def test_a_server_of_revision_1_refuses_one_of_revision_2(iwarp):
@@ -316,6 +348,23 @@ def test_a_server_of_revision_1_refuses_one_of_revision_2(iwarp):
     assert f"RDMA_CM_EVENT_REJECTED, error {-errno.ECONNRESET}" in client.err, client.report()
     connect(iwarp, server, "rping", "-c", "-a", HOST, "-p", str(port), "-C", "1",
             options=["--mpa-revision", "1"])
+
+
+def test_what_faults_are_not_for_is_said(host):
+    """They meet the RoCE device."""
+    options = ["--transport", "both", "--loss", "1%"]
+    told = host.run("ibv_devinfo", "-d", "verbena_iw0", options=options).succeed().err
+    assert "VERBENA_LOSS isn't for verbena_iw0" in told
+    assert "VERBENA_LOSS" not in host.run("ibv_devinfo", "-d", "verbena0",
+                                          options=options).succeed().err
+    devices = json.loads(host.verbena_command("devices", *options, "--json").succeed().out)
+    assert ["notes" in device for device in devices] == [False, True]
+
+
+@pytest.mark.parametrize("options", [["--icrc-check", "off"], ["--ack-timeout-min", "5"]])
+def test_what_is_of_roce_only_is_refused(iwarp, options):
+    told = iwarp.run("ibv_devices", options=options)
+    assert "is for RoCE devices only" in told.err, told.report()
 
 
 # --- Captures

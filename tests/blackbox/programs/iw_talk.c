@@ -7,6 +7,9 @@
  * DATA_BYTES of private data are given to connect, accept or reject, and DEPTH as both depths. The
  * active end sends one message, tries a READ of no bytes if DEPTH is 0, and disconnects.
  *
+ * With IW_TALK_GIB in its environment either end registers so many GiB, of which it uses nothing,
+ * before it connects or accepts.
+ *
  * Each event is a line: NAME STATUS data=BYTES sum=SUM resources=N depth=N. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { resolve_timeout_ms = 2000, data_bytes_max = 255, message_bytes = 64 };
 
@@ -40,8 +44,18 @@ static void set_param(const char* bytes, const char* depth) {
   param.responder_resources = param.initiator_depth = (uint8_t)atoi(depth);
 }
 
+static void register_much(struct ibv_pd* pd, const char* gib) {
+  const size_t bytes = (size_t)atoi(gib) << 30;
+  void* much = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  expect(much != MAP_FAILED, "mmap");
+  expect(ibv_reg_mr(pd, much, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) != NULL,
+         "ibv_reg_mr of much");
+}
+
 static void make_qp(struct rdma_cm_id* id) {
   struct ibv_pd* pd = ibv_alloc_pd(id->verbs);
+  if (getenv("IW_TALK_GIB") != NULL) register_much(pd, getenv("IW_TALK_GIB"));
   cq = ibv_create_cq(id->verbs, 8, NULL, NULL, 0);
   expect(pd != NULL && cq != NULL, "ibv_create_cq");
   region = ibv_reg_mr(pd, message, message_bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);

@@ -65,6 +65,24 @@ TEST_CASE("two connectors agree whatever pieces the stream comes in, and hand ov
   CHECK(b.agreement().receive_format.crc);
 }
 
+TEST_CASE("two connectors of revision 1 tell each other depths in the legacy form") {
+  const MpaSettings settings{.revision = 1, .legacy_depths = true};
+  MpaConnector a = MpaConnector::initiator(settings);
+  MpaConnector b = MpaConnector::responder(settings);
+  const std::vector<std::byte> hello(a.private_data_room(), std::byte{0x11});
+  CHECK(hello.size() == 504);
+  a.connect({.ird = 8, .ord = 3}, hello);
+  static_cast<void>(carry(a, b, 7));
+  REQUIRE(b.state() == State::asked);
+  CHECK(std::ranges::equal(b.peer_frame()->private_data, hello));
+  CHECK(iwarp::depths_of(*b.peer_frame()) == iwarp::ReadDepths{.ird = 8, .ord = 3});
+  b.accept({.ird = 2, .ord = 16}, {});
+  static_cast<void>(carry(b, a, 7));
+  REQUIRE(a.state() == State::agreed);
+  CHECK(a.agreement().depths == iwarp::ReadDepths{.ird = 8, .ord = 2});
+  CHECK(b.agreement().depths == iwarp::ReadDepths{.ird = 2, .ord = 8});
+}
+
 TEST_CASE("bytes behind a start frame are left for the stream") {
   MpaConnector a = MpaConnector::initiator({});
   MpaConnector b = MpaConnector::responder({});

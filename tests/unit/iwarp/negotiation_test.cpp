@@ -126,6 +126,36 @@ TEST_CASE("revision 1 doesn't negotiate depths") {
   CHECK(outcome.responder.depths == ReadDepths{.ird = 5, .ord = 20});
 }
 
+TEST_CASE("legacy depths: revision 1 negotiates them as revision 2 does, if both are told to") {
+  const MpaSettings legacy{.revision = 1, .legacy_depths = true};
+  const MpaSettings newer{.legacy_depths = true};
+  const bool is_newer = GENERATE(false, true);
+  StartFrame request = make_request(legacy, {.ird = 3, .ord = 10}, {});
+  CHECK(request.legacy_depths == ReadDepths{.ird = 3, .ord = 10});
+  const StartFrame reply =
+      make_reply(is_newer ? newer : legacy, request, {.ird = 5, .ord = 20}, {});
+  CHECK(reply.legacy_depths == ReadDepths{.ird = 5, .ord = 3});
+  const auto initiator = agree_as_initiator(legacy, request, {.ird = 3, .ord = 10}, reply);
+  REQUIRE(initiator);
+  CHECK(initiator->depths == ReadDepths{.ird = 3, .ord = 5});
+  CHECK(agree_as_responder(request, {.ird = 5, .ord = 20}, reply).depths ==
+        ReadDepths{.ird = 5, .ord = 3});
+
+  // Nobody is told who hasn't told, and a refusal tells nothing.
+  request.legacy_depths.reset();
+  CHECK_FALSE(make_reply(legacy, request, some_depths, {}).legacy_depths);
+  CHECK_FALSE(make_reject(legacy, request, {}).legacy_depths);
+  // Revision 2 has words of its own.
+  CHECK_FALSE(make_request(newer, some_depths, {}).legacy_depths);
+}
+
+TEST_CASE("a reply in the legacy form that wants more READs than are taken is refused") {
+  const MpaSettings legacy{.revision = 1, .legacy_depths = true};
+  StartFrame reply{.kind = StartKind::reply, .revision = 1};
+  reply.legacy_depths = {.ird = 1, .ord = 9};
+  CHECK(on_reply(legacy, reply).error() == MpaRefusal::ird_insufficient);
+}
+
 TEST_CASE("the initiator sends the RTR that the responder chose, not the one it likes best") {
   const MpaSettings both{.peer_to_peer = true, .rtr = {RtrType::write, RtrType::read}};
   const Outcome outcome = connect(both, {.rtr = {RtrType::read}});

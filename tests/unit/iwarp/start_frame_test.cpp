@@ -154,6 +154,34 @@ TEST_CASE("what is no start frame is refused at the first byte that tells") {
   CHECK_FALSE(read_whole(reader, bytes).enhanced);
 }
 
+TEST_CASE("legacy depths are two words in front of the private data of revision 1") {
+  const std::array data{std::byte{0xAB}};
+  StartFrame frame{.kind = StartKind::request, .revision = 1, .private_data = data};
+  frame.legacy_depths = {.ird = 0x0102, .ord = 3};
+  std::vector<std::byte> bytes(start_frame_bytes(frame).value());
+  emit_start_frame(bytes, frame);
+  CHECK(to_hex(ByteView(bytes).subspan(start_frame_header_bytes)) == "0000010200000003ab");
+
+  StartFrameReader reader(StartKind::request);
+  ByteView stream = bytes;
+  StartFrame read = reader.take(stream)->value();
+  CHECK(read.private_data.size() == 9);
+  take_legacy_depths(read);
+  CHECK(read.legacy_depths == frame.legacy_depths);
+  CHECK(std::ranges::equal(read.private_data, data));
+
+  // What no depth can be, and what is too short to be any.
+  std::vector<std::byte> hostile(legacy_depths_bytes, std::byte{0xFF});
+  StartFrame other{.kind = StartKind::request, .revision = 1, .private_data = hostile};
+  take_legacy_depths(other);
+  CHECK(other.legacy_depths == ReadDepths{.ird = read_depth_max, .ord = read_depth_max});
+  hostile.pop_back();
+  StartFrame brief{.kind = StartKind::request, .revision = 1, .private_data = hostile};
+  take_legacy_depths(brief);
+  CHECK_FALSE(brief.legacy_depths);
+  CHECK(brief.private_data.size() == legacy_depths_bytes - 1);
+}
+
 TEST_CASE("private data has 512 bytes at most, the enhanced parameters included") {
   const Bytes data(private_data_bytes_max);
   StartFrame frame{.revision = 1, .private_data = data};

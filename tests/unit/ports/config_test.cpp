@@ -266,6 +266,40 @@ TEST_CASE("an iWARP device is there if it is asked for, behind the RoCE device i
   CHECK(file->at(1).mpa.crc == iwarp::CrcPolicy::accept);
 }
 
+TEST_CASE("of devices of both transports each takes the settings that are for it") {
+  const auto both = load_devices(environment_of({{"VERBENA_TRANSPORT", "both"},
+                                                 {"VERBENA_LOSS", "1%"},
+                                                 {"VERBENA_ICRC_CHECK", "count"},
+                                                 {"VERBENA_ACK_TIMEOUT_MIN_MS", "7"},
+                                                 {"VERBENA_MPA_LEGACY_DEPTHS", "on"}}));
+  INFO((both ? "" : both.error()));
+  REQUIRE(both);
+  const DeviceConfig& roce = both->at(0);
+  const DeviceConfig& iwarp = both->at(1);
+  CHECK_FALSE(roce.faults.empty());
+  CHECK(roce.icrc_check == IcrcCheck::count);
+  CHECK(roce.ack_timeout_min == std::chrono::milliseconds(7));
+  CHECK_FALSE(roce.mpa.legacy_depths);
+  CHECK(roce.notes.empty());
+  CHECK(iwarp.faults.empty());
+  CHECK(iwarp.mpa.legacy_depths);
+  // What a user could wait for in vain is said.
+  REQUIRE(iwarp.notes.size() == 1);
+  CHECK(iwarp.notes.front().find("VERBENA_LOSS isn't for verbena_iw0") != std::string::npos);
+}
+
+TEST_CASE("a key of a file that means nothing on its device's transport is refused") {
+  const auto [key, words] = GENERATE(table<const char*, const char*>({
+      {"icrc_check = \"off\"", "ICRC and ACK timers are RoCE's"},
+      {"ack_timeout_min_ms = 5", "ICRC and ACK timers are RoCE's"},
+  }));
+  const auto devices =
+      parse_devices(std::string("[[device]]\ntransport = \"iwarp\"\n") + key + "\n", "f");
+  REQUIRE_FALSE(devices);
+  CHECK(devices.error().find(words) != std::string::npos);
+  CHECK(parse_devices(std::string("[[device]]\n") + key + "\n", "f"));
+}
+
 TEST_CASE("what doesn't go together with a transport is refused in words") {
   const auto [first, second, words] = GENERATE(
       table<std::pair<const char*, const char*>, std::pair<const char*, const char*>, const char*>({
@@ -277,6 +311,10 @@ TEST_CASE("what doesn't go together with a transport is refused in words") {
           {{"VERBENA_MPA_CRC", "none"}, {"VERBENA_TRANSPORT", "iwarp"}, "\"on\", \"off\""},
           {{"VERBENA_MPA_MARKERS", "1"}, {"VERBENA_TRANSPORT", "iwarp"}, "on or off"},
           {{"VERBENA_MPA_REVISION", "3"}, {"VERBENA_TRANSPORT", "iwarp"}, "1 and 2"},
+          {{"VERBENA_ICRC_CHECK", "off"}, {"VERBENA_TRANSPORT", "iwarp"}, "for RoCE devices only"},
+          {{"VERBENA_ICRC_SENT", "bad"}, {"VERBENA_TRANSPORT", "iwarp"}, "MPA's CRC"},
+          {{"VERBENA_ACK_TIMEOUT_MIN_MS", "1"}, {"VERBENA_TRANSPORT", "iwarp"}, "TCP's timers"},
+          {{"VERBENA_DELAY", "1ms"}, {"VERBENA_TRANSPORT", "iwarp"}, "VERBENA_DELAY is for RoCE"},
       }));
   const std::string error = error_of({first, second});
   INFO(error);

@@ -179,6 +179,11 @@ class PlainPeer {
     bytes.resize(received > 0 ? static_cast<std::size_t>(received) : 0);
     return bytes;
   }
+  /// Something can be read, or the end.
+  [[nodiscard]] bool has_input() const {
+    pollfd wanted{.fd = fd_.get(), .events = POLLIN, .revents = 0};
+    return ::poll(&wanted, 1, 0) != 0;
+  }
   /// The other end closes or resets the connection, and says nothing more.
   [[nodiscard]] bool sees_end() const { return receive().empty(); }
   void reset() {

@@ -163,6 +163,45 @@ TEST_CASE("a request that ends at any of its bytes is no event, and is counted o
   b.next(Kind::request);
 }
 
+TEST_CASE("who is refused has time to read why, and to close first") {
+  const TemporaryDirectory directory;
+  const bool by_program = GENERATE(true, false);
+  DeviceConfig config = iwarp_config_at(directory / "a.fabric");
+  config.mpa.crc = by_program ? iwarp::CrcPolicy::ask : iwarp::CrcPolicy::refuse;
+  IwarpNode b(config, {.leave_patience = 1h, .half_open_max = 1});
+  const std::uint16_t port = b.listen();
+  const auto request = start_frame(
+      {.kind = iwarp::StartKind::request, .crc = true, .enhanced = iwarp::EnhancedParameters{}});
+  const auto come = [&] {
+    auto peer = std::make_unique<PlainPeer>(port);
+    REQUIRE(peer->send(request));
+    if (by_program) {
+      REQUIRE(b.service->reject(b.next(Kind::request).event.id, {}) == 0);
+    }
+    CHECK(peer->receive(24).size() == 24);
+    return peer;
+  };
+  const auto first = come();
+  CHECK_FALSE(first->has_input());
+  // As many as there may be of them stay.
+  const auto second = come();
+  CHECK(first->sees_end());
+  CHECK_FALSE(second->has_input());
+  second->end();
+  CHECK(second->sees_end());
+  CHECK_FALSE(b.events.take());
+}
+
+TEST_CASE("who is refused and doesn't close is closed") {
+  const TemporaryDirectory directory;
+  IwarpNode b(iwarp_config_at(directory / "a.fabric"), {.leave_patience = 20ms});
+  const PlainPeer peer(b.listen());
+  REQUIRE(peer.send(request_frame()));
+  REQUIRE(b.service->reject(b.next(Kind::request).event.id, {}) == 0);
+  CHECK(peer.receive(24).size() == 24);
+  CHECK(peer.sees_end());
+}
+
 // --- Who listens later, or not at all
 
 TEST_CASE("where nobody listens yet it is tried again, from the same port") {

@@ -81,6 +81,37 @@ TEST_CASE("memory without any access is refused with EFAULT") {
   CHECK(domain.try_to_register(pages.data, pages.bytes, 0) == EFAULT);
 }
 
+TEST_CASE(
+    "a huge region is registered without bringing it into memory, and without missing a gap") {
+  const Domain domain;
+  constexpr std::size_t bytes = std::size_t{8} << 30;
+  void* const base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  REQUIRE(base != MAP_FAILED);
+  auto* const data = static_cast<std::byte*>(base);
+  const auto page = static_cast<std::size_t>(::getpagesize());
+  CHECK(domain.try_to_register(data, bytes, IBV_ACCESS_LOCAL_WRITE) == 0);
+  // Of pages here and there only that at either end has been touched.
+  constexpr std::size_t samples = 64;
+  for (std::size_t i = 1; i < samples; ++i) {
+    unsigned char residency = 0;
+    REQUIRE(::mincore(data + i * (bytes / samples), page, &residency) == 0);
+    CHECK((residency & 1) == 0);
+  }
+
+  // A part that may be read only, and then one that isn't there.
+  std::byte* const part = data + bytes / 2;
+  REQUIRE(::mprotect(part, page, PROT_READ) == 0);
+  CHECK(domain.try_to_register(data, bytes, IBV_ACCESS_LOCAL_WRITE) == EFAULT);
+  CHECK(domain.try_to_register(data, bytes, IBV_ACCESS_REMOTE_READ) == 0);
+  REQUIRE(::munmap(part, page) == 0);
+  CHECK(domain.try_to_register(data, bytes, IBV_ACCESS_REMOTE_READ) == EFAULT);
+  CHECK(domain.try_to_register(part + page, bytes / 2 - page, IBV_ACCESS_LOCAL_WRITE) == 0);
+  CHECK(domain.try_to_register(part + page, bytes / 2, IBV_ACCESS_LOCAL_WRITE) == EFAULT);
+  ::munmap(data, bytes / 2);
+  ::munmap(part + page, bytes / 2 - page);
+}
+
 TEST_CASE("empty ranges and ranges that wrap around are refused with EINVAL") {
   const Domain domain;
   const Pages pages(1, PROT_READ | PROT_WRITE);
