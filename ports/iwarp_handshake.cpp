@@ -262,7 +262,7 @@ void IwarpHandshake::refuse(End end, int status) {
 /// What comes from the peer means nothing any more, but for its end.
 void IwarpHandshake::advance_leaving() {
   std::array<std::byte, iwarp::start_frame_bytes_max> room{};
-  const int received = sys::receive(socket_.get(), room);
+  const int received = socket_->receive(room);
   if (received > 0 || received == -EAGAIN || received == -EINTR) {
     waiter_->await_input();
     return;
