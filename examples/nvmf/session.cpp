@@ -127,6 +127,10 @@ Outcome Session::set_property(const Command& command) {
 }
 
 Outcome Session::connect(const Command& command, const Page& data) {
+  if (controller_ != nullptr) {
+    // Another Connect came while the data of this one were fetched.
+    return {.status = Status::command_sequence_error};
+  }
   const ConnectFields fields = connect_fields(command);
   if (fields.record_format != 0) {
     return {.status = Status::connect_incompatible_format};

@@ -7,6 +7,8 @@
 #include <catch2/catch.hpp>
 #include <memory>
 #include <random>
+#include <span>
+#include <vector>
 
 namespace nvmf::test {
 namespace {
@@ -126,6 +128,26 @@ TEST_CASE("nothing goes before Connect, and only properties before the controlle
   Queue early(subsystem, 1);
   CHECK(early.connect({.controller = static_cast<std::uint16_t>(connected.result)}).status ==
         Status::command_sequence_error);
+}
+
+TEST_CASE("of two Connects whose data are fetched at once, one is refused and nothing is left") {
+  Subsystem subsystem(small());
+  {
+    Queue queue(subsystem, 0);
+    const Command second = fabrics(FabricsType::connect);
+    REQUIRE(queue.begin(second).data == Plan::Data::from_host);
+    const Outcome first = queue.connect({});
+    REQUIRE(first.status == Status::success);
+    CHECK(queue.session.finish(second, std::span(queue.page).first(connect_data_bytes)).status ==
+          Status::command_sequence_error);
+    CHECK(queue.session.controller()->id == first.result);
+  }
+  // Each queue's controller is gone with it, so that there is room for as many as there may be.
+  std::vector<std::unique_ptr<Queue>> queues;
+  for (std::size_t i = 0; i < controllers_max; ++i) {
+    queues.push_back(std::make_unique<Queue>(subsystem, std::uint16_t{0}));
+    REQUIRE(queues.back()->connect({}).status == Status::success);
+  }
 }
 
 TEST_CASE("blocks that don't exist are refused, however they are named") {
