@@ -244,7 +244,7 @@ void Target::end_lost_queues() {
       continue;
     }
     const std::chrono::milliseconds patience(controller->keep_alive_ms);
-    if (!controller->is_alive) {
+    if (!queue->session().is_alive()) {
       lost.emplace_back(id, "its admin queue is gone");
     } else if (patience.count() != 0 && now - controller->heard > patience + grace_) {
       lost.emplace_back(id, "the host didn't keep it alive");
