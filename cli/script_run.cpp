@@ -219,8 +219,12 @@ Result<void, ScriptFailure> ScriptRun::set_up(const sim::PacketScript& script) {
 std::vector<std::byte> ScriptRun::translate(const sim::PacketScript& script,
                                             ByteView transport) const {
   std::vector<std::byte> bytes(transport.begin(), transport.end());
-  const auto destination = MutableBytes(bytes).subspan(destination_at);
   constexpr std::size_t qpn_bytes = 3;
+  // A script may send less than a BTH, which has no numbers.
+  if (bytes.size() < destination_at + qpn_bytes) {
+    return bytes;
+  }
+  const auto destination = MutableBytes(bytes).subspan(destination_at);
   if (read_number(destination, qpn_bytes) == to_value(script.device_qpn)) {
     write_number(destination, qpn_bytes, to_value(qpn_));
   }

@@ -20,8 +20,10 @@ std::uint64_t work_id(Work work, std::size_t index) {
 
 }  // namespace
 
-HostQueue::HostQueue(const Place& place, const QueueWishes& wishes)
-    : wishes_(wishes), slots_(wishes.entries) {
+HostQueue::HostQueue(const QueueWishes& wishes) : wishes_(wishes), slots_(wishes.entries) {}
+
+// From here on the destructor runs, whatever fails.
+HostQueue::HostQueue(const Place& place, const QueueWishes& wishes) : HostQueue(wishes) {
   connect(place);
   create_queue_pair();
   for (std::size_t index = 0; index < entries(); ++index) {

@@ -78,6 +78,8 @@ class HostQueue {
     Completion completion;
   };
 
+  explicit HostQueue(const QueueWishes& wishes);
+
   void connect(const Place& place);
   void create_queue_pair();
   void connect_queue_pair();

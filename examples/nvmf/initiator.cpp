@@ -65,13 +65,16 @@ Report use(const Options& options, const std::string& nqn) {
       std::min(options.queues, controller.set_number_of_queues(options.queues));
   controller.request_event_and_keep_alive();
   report.space = controller.identify_namespace();
+  const std::size_t data_bytes =
+      std::max({std::size_t{longest}, report.space.block_bytes, connect_data_bytes});
   std::vector<std::unique_ptr<HostQueue>> io;
   for (std::uint16_t id = 1; id <= queues; ++id) {
     io.push_back(controller.connect_io(
         {.queue_id = id,
          .entries = static_cast<std::uint16_t>(options.depth + 1),
-         .in_capsule_bytes = report.controller.in_capsule_bytes,
-         .data_bytes = std::max<std::size_t>(longest, report.space.block_bytes),
+         // A target may offer up to 64 GiB there.
+         .in_capsule_bytes = std::min(report.controller.in_capsule_bytes, data_bytes),
+         .data_bytes = data_bytes,
          .uses_windows = options.uses_windows}));
   }
   report.queues = io.size();

@@ -23,6 +23,9 @@ Outcome wrong_parameter(std::size_t offset, bool is_in_data) {
           .result = offset | (is_in_data ? 1U << 16 : 0)};
 }
 
+// From the connection of RDMA to Connect; hosts send it at once. Ours to choose.
+constexpr std::chrono::seconds connect_limit{30};
+
 constexpr std::size_t queue_id_in_command = 42;
 constexpr std::size_t sq_size_in_command = 44;
 
@@ -79,6 +82,19 @@ Completion Session::complete(const Command& command, const Outcome& outcome) {
           .status = status_field(outcome.status)};
 }
 
+const char* Session::why_lost(std::chrono::steady_clock::time_point now,
+                              std::chrono::seconds grace) const {
+  if (controller_ == nullptr) {
+    return now - begin_ > connect_limit + grace ? "no Connect came" : nullptr;
+  }
+  if (!is_alive()) {
+    return "its admin queue is gone";
+  }
+  const std::chrono::milliseconds promised(controller_->keep_alive_ms);
+  const bool is_late = promised.count() != 0 && now - controller_->heard > promised + grace;
+  return is_late ? "the host didn't keep it alive" : nullptr;
+}
+
 // --- Fabrics commands
 
 Plan Session::begin_fabrics(const Command& command, std::span<std::uint8_t> page) {
@@ -127,6 +143,10 @@ Outcome Session::set_property(const Command& command) {
 }
 
 Outcome Session::connect(const Command& command, const Page& data) {
+  if (controller_ != nullptr) {
+    // Another Connect came while the data of this one were fetched.
+    return {.status = Status::command_sequence_error};
+  }
   const ConnectFields fields = connect_fields(command);
   if (fields.record_format != 0) {
     return {.status = Status::connect_incompatible_format};

@@ -4,6 +4,7 @@
 // are fetched by whoever called, and the command is finished with them.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -48,7 +49,10 @@ class Session {
 
   // False when the admin queue is gone, so that nothing works any more.
   [[nodiscard]] bool is_alive() const { return controller_ == nullptr || controller_->is_alive; }
-  [[nodiscard]] const std::shared_ptr<Controller>& controller() const { return controller_; }
+  // Why this queue is of no more use to anybody; nothing if it is. `grace` is how much longer than
+  // its time a host may be silent.
+  [[nodiscard]] const char* why_lost(std::chrono::steady_clock::time_point now,
+                                     std::chrono::seconds grace) const;
   [[nodiscard]] std::uint16_t queue_id() const { return queue_id_; }
 
  private:
@@ -70,6 +74,7 @@ class Session {
   const std::uint16_t queue_id_;
   const std::uint16_t entries_;
   const Portal portal_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::shared_ptr<Controller> controller_;
   std::uint16_t sq_size_ = 0;
   std::uint16_t sq_head_ = 0;

@@ -239,15 +239,8 @@ void Target::end_lost_queues() {
   const auto now = std::chrono::steady_clock::now();
   std::vector<std::pair<rdma_cm_id*, const char*>> lost;
   for (const auto& [id, queue] : queues_) {
-    const auto& controller = queue->session().controller();
-    if (controller == nullptr) {
-      continue;
-    }
-    const std::chrono::milliseconds patience(controller->keep_alive_ms);
-    if (!controller->is_alive) {
-      lost.emplace_back(id, "its admin queue is gone");
-    } else if (patience.count() != 0 && now - controller->heard > patience + grace_) {
-      lost.emplace_back(id, "the host didn't keep it alive");
+    if (const char* why = queue->session().why_lost(now, grace_)) {
+      lost.emplace_back(id, why);
     }
   }
   for (const auto& [id, why] : lost) {

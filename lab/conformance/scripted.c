@@ -19,6 +19,8 @@ static const char default_address[] = "127.0.0.1:18600";
 enum {
   regions_max = 16,
   pieces_max = 8,
+  // Of each queue.
+  requests_max = 1 << 16,
   // How often completions are looked for.
   look_ms = 1,
   // A line of `finish` tells of so many bytes at most.
@@ -110,8 +112,8 @@ static int add_region(struct script* script, const char* line) {
   unsigned access = 0;
   if (sscanf(line, "region %u %u %x %d", &region.offset, &region.bytes, &access, &region.fill) !=
           4 ||
-      script->region_count == regions_max || region.offset > script->arena_bytes ||
-      region.bytes > script->arena_bytes - region.offset) {
+      script->pd == NULL || script->region_count == regions_max ||
+      region.offset > script->arena_bytes || region.bytes > script->arena_bytes - region.offset) {
     return 0;
   }
   uint8_t* const begin = arena_address + region.offset;
@@ -130,7 +132,8 @@ static int make_qp(struct script* script, const char* line) {
   int type = 0;
   struct ibv_qp_init_attr init = {.cap = {.max_send_sge = pieces_max, .max_recv_sge = pieces_max}};
   if (sscanf(line, "qp %d %u %u", &type, &init.cap.max_send_wr, &init.cap.max_recv_wr) != 3 ||
-      script->qp != NULL) {
+      script->pd == NULL || script->cq != NULL || init.cap.max_send_wr > requests_max ||
+      init.cap.max_recv_wr > requests_max) {
     return 0;
   }
   const int entries = (int)(init.cap.max_send_wr + init.cap.max_recv_wr);
@@ -191,7 +194,7 @@ static int connect_qp(struct script* script, const char* line) {
   char gid[2 * sizeof(union ibv_gid) + 1] = "";
   unsigned mtu = 0, reads = 0, rnr_timer = 0, timeout = 0, retry_cnt = 0, rnr_retry = 0;
   unsigned access = 0;
-  if (script->qp == NULL ||
+  if (script->qp == NULL || script->to_peer != NULL ||
       sscanf(line, "connect %x %32s %u %u %u %x %u %u %u %u %u %x", &attr.dest_qp_num, gid, &mtu,
              &attr.rq_psn, &attr.sq_psn, &access, &reads, &rnr_timer, &timeout, &retry_cnt,
              &rnr_retry, &attr.qkey) != 12) {

@@ -97,7 +97,8 @@ def test_a_target_outlives_a_host_that_is_killed(host):
 
 def test_a_host_that_does_not_keep_alive_is_disconnected(host):
     port = host.free_port()
-    target = nvmf.start_target(host, port, "--grace", "1")
+    # Long enough for a slow machine to connect both queues within it.
+    target = nvmf.start_target(host, port, "--grace", "4")
     endless = host.start(nvmf.INITIATOR, "--port", str(port), "--count", "100000000",
                          "--keep-alive", "1000")
     target.wait_for_output("queue 1,")

@@ -5,8 +5,11 @@
 #include <array>
 #include <bit>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <memory>
 #include <random>
+#include <span>
+#include <vector>
 
 namespace nvmf::test {
 namespace {
@@ -128,6 +131,26 @@ TEST_CASE("nothing goes before Connect, and only properties before the controlle
         Status::command_sequence_error);
 }
 
+TEST_CASE("of two Connects whose data are fetched at once, one is refused and nothing is left") {
+  Subsystem subsystem(small());
+  {
+    Queue queue(subsystem, 0);
+    const Command second = fabrics(FabricsType::connect);
+    REQUIRE(queue.begin(second).data == Plan::Data::from_host);
+    const Outcome first = queue.connect({});
+    REQUIRE(first.status == Status::success);
+    CHECK(queue.session.finish(second, std::span(queue.page).first(connect_data_bytes)).status ==
+          Status::command_sequence_error);
+    CHECK(subsystem.find_controller(static_cast<std::uint16_t>(first.result)) != nullptr);
+  }
+  // Each queue's controller is gone with it, so that there is room for as many as there may be.
+  std::vector<std::unique_ptr<Queue>> queues;
+  for (std::size_t i = 0; i < controllers_max; ++i) {
+    queues.push_back(std::make_unique<Queue>(subsystem, std::uint16_t{0}));
+    REQUIRE(queues.back()->connect({}).status == Status::success);
+  }
+}
+
 TEST_CASE("blocks that don't exist are refused, however they are named") {
   Subsystem subsystem(small());
   Queue admin_queue(subsystem, 0);
@@ -196,6 +219,30 @@ TEST_CASE("an I/O queue belongs to its host's controller, once, and goes with th
   admin_queue.reset();
   CHECK_FALSE(queue.session.is_alive());
   CHECK(subsystem.find_controller(id) == nullptr);
+}
+
+TEST_CASE("a queue whose host is silent for too long is told of") {
+  using std::chrono::seconds;
+  const auto now = std::chrono::steady_clock::now();
+  const auto later = now + std::chrono::hours(1);
+  Subsystem subsystem(small());
+  Queue queue(subsystem, 0);
+  CHECK(queue.session.why_lost(now, seconds(1)) == nullptr);
+  CHECK(queue.session.why_lost(later, seconds(1)) == std::string_view("no Connect came"));
+  CHECK(queue.session.why_lost(later, std::chrono::hours(2)) == nullptr);
+
+  SECTION("if it promised to keep alive") {
+    REQUIRE(queue.connect({.fields = {.sq_size = 31, .keep_alive_timeout = 5000}}).status ==
+            Status::success);
+    CHECK(queue.session.why_lost(now, seconds(1)) == nullptr);
+    CHECK(queue.session.why_lost(later, seconds(1)) ==
+          std::string_view("the host didn't keep it alive"));
+    CHECK(queue.session.why_lost(later, std::chrono::hours(2)) == nullptr);
+  }
+  SECTION("and only then") {
+    REQUIRE(queue.connect({}).status == Status::success);
+    CHECK(queue.session.why_lost(later, seconds(1)) == nullptr);
+  }
 }
 
 TEST_CASE("there are only so many controllers, and asynchronous events that wait") {
