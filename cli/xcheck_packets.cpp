@@ -170,8 +170,8 @@ std::string guest_command() {
       wire_mtu, device_subnet, whole_limit.count(), agent_port);
 }
 
-/// Runs what hasn't run in a guest of its own. A script during which the guest goes has a result,
-/// too; the others then need another guest.
+/// Runs what hasn't run in a guest of its own. A script during which the guest dies has a result,
+/// too; the others then need another guest. One that merely says nothing any more has stalled.
 Result<void, std::string> run_in_one_guest(const PacketPlan& plan, const LabPlaces& places,
                                            std::vector<Job>& jobs) {
   const ScratchDirectory scratch("verbena-xcheck");
@@ -199,6 +199,9 @@ Result<void, std::string> run_in_one_guest(const PacketPlan& plan, const LabPlac
                              read_file(guest_plan.output).value_or("nothing")));
   }
   const GuestResult result = guest->wait();
+  if (!done && result.end != GuestEnd::died) {
+    return Error(done.error().words + "; " + in_words(result, guest_plan));
+  }
   if (!done) {
     PacketCheck& check = done.error().during->check;
     judge(plan, {{.what = "device", .ours = "goes on", .theirs = "is gone"}}, check);
