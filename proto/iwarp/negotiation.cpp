@@ -89,7 +89,8 @@ StartFrame make_request(const MpaSettings& settings, ReadDepths depths, ByteView
 }
 
 void complete_frame(const MpaSettings& settings, StartFrame& frame) {
-  if (settings.legacy_depths) {
+  // A refusal tells none: all of its private data is the consumer's.
+  if (settings.legacy_depths && !frame.reject) {
     take_legacy_depths(frame);
   }
 }

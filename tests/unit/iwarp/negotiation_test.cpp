@@ -2,6 +2,7 @@
 // binds the initiator (RFC 5044, 7.1; RFC 6581, 3, 4 and 8).
 #include "proto/iwarp/negotiation.h"
 
+#include <array>
 #include <catch2/catch.hpp>
 
 namespace verbena::iwarp {
@@ -145,6 +146,11 @@ TEST_CASE("legacy depths: revision 1 negotiates them as revision 2 does, if both
   request.legacy_depths.reset();
   CHECK_FALSE(make_reply(legacy, request, some_depths, {}).legacy_depths);
   CHECK_FALSE(make_reject(legacy, request, {}).legacy_depths);
+  const std::array<std::byte, 9> words{};
+  StartFrame refusal = make_reject(legacy, request, words);
+  complete_frame(legacy, refusal);
+  CHECK_FALSE(refusal.legacy_depths);
+  CHECK(refusal.private_data.size() == words.size());
   // Revision 2 has words of its own.
   CHECK_FALSE(make_request(newer, some_depths, {}).legacy_depths);
 }
