@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "nic_model/types.h"
@@ -62,7 +63,14 @@ bool is_mtu_served(const ib::cm::Req& req, ibv_mtu ours) {
   return wanted >= IBV_MTU_256 && wanted <= ours;
 }
 
+/// Once of each peer, and not of too many: anybody may ask. Under the library's lock.
 void tell_of_mtu(const ib::cm::Req& req, const Gid& peer, ibv_mtu ours) {
+  constexpr std::size_t told_max = 64;
+  // Never destroyed: the connection manager's thread may outlive main().
+  static auto& told = *new std::set<Gid>;
+  if (told.size() >= told_max || !told.insert(peer).second) {
+    return;
+  }
   const auto bytes = [](unsigned code) { return nic::mtu_bytes(static_cast<nic::Mtu>(code)); };
   ports::report(fmt::format(
       "refused a connection from {}: it wants packets of {} bytes, and this port takes {} at most "
