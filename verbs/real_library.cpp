@@ -102,6 +102,9 @@ void resolve(void* library, const char* version, const char* name, Function& fun
 /// The functions of the library; empty if it is none that we can work with.
 std::unique_ptr<RealVerbs> resolve_verbs(void* library) {
   auto verbs = std::make_unique<RealVerbs>();
+  // Neither returns an error, and an errno value would be a promise.
+  verbs->ibv_query_qp_data_in_order = [](ibv_qp*, ibv_wr_opcode, std::uint32_t) { return 0; };
+  verbs->ibv_is_fork_initialized = [] { return IBV_FORK_DISABLED; };
 #define VERBENA_RESOLVE(version, name) resolve(library, version, #name, verbs->name);
   VERBENA_REAL_VERBS(VERBENA_RESOLVE)
 #undef VERBENA_RESOLVE
