@@ -8,7 +8,8 @@
 // Sockets are used by any thread, segments move under the engine's lock. So what a socket leaves to
 // be sent goes when the engine runs next: waits_for_engine().
 //
-// Lock: innermost; nothing is called under it but the system calls on descriptors.
+// Lock: inside the engine's and the connection manager's. Under it are called the system calls on
+// descriptors and, in transmit(), the ways of frames, which know nothing of sockets.
 #pragma once
 
 #include <memory>
