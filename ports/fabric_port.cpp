@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/check.h"
 #include "ports/log.h"
@@ -26,6 +27,10 @@ constexpr Duration patience_with_receivers = 500ms;
 /// should answer counts as lost. One that merely waits for a processor comes sooner, even where
 /// many compilers run on few processors; hardware would answer for either.
 constexpr Duration patience_with_readers = 3s;
+/// A receiver that is busy with others' frames always has some to read. Once it has read a whole
+/// ring of them, one question in so many is answered as if there were none: who has really lost a
+/// frame uses up its retries more slowly, but does, and who hasn't, loses one that it can spare.
+constexpr std::uint32_t questions_per_loss = 4;
 /// After a ring could not be made, frames to that process are lost for this long.
 constexpr Duration ring_retry_interval = 100ms;
 /// How often a port that never sleeps looks for rings of dead processes.
@@ -163,16 +168,26 @@ bool FabricPort::is_unread(const FrameRoute& route) {
     return false;
   }
   OutRing* const ring = out_rings_[slot_of(consumer)].get();
-  if (ring == nullptr || ring->mapping.consumer != consumer || !ring->producer.has_unread() ||
-      !fabric_->check_alive(consumer)) {
+  if (ring == nullptr || ring->mapping.consumer != consumer) {
+    return false;
+  }
+  if (!ring->producer.has_unread()) {
+    ring->first_taken.reset();
+    ring->asked_in_vain = 0;
+    return false;
+  }
+  if (!fabric_->check_alive(consumer)) {
     return false;
   }
   const std::uint64_t taken = ring->producer.taken_bytes();
-  if (ring->last_taken != taken) {
-    ring->last_taken = taken;
-    ring->standing_since = now_;
+  if (std::exchange(ring->last_taken, taken) == taken) {
+    return now_ - ring->standing_since < patience_with_readers;
   }
-  return now_ - ring->standing_since < patience_with_readers;
+  ring->standing_since = now_;
+  ring->first_taken = ring->first_taken.value_or(taken);
+  // More than a ring holds: nothing of what was in it then is still there.
+  const bool has_read_all = taken - *ring->first_taken >= ring->mapping.data().size();
+  return !has_read_all || ++ring->asked_in_vain % questions_per_loss != 0;
 }
 
 void FabricPort::commit_to(OutRing& ring) {

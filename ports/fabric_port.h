@@ -58,6 +58,10 @@ class FabricPort final : public Port {
     /// How far the consumer was when it was asked for last, and since when it has been there.
     std::optional<std::uint64_t> last_taken{};
     Time standing_since{};
+    /// How far it was when it was asked for first since it had nothing to read; and how often it
+    /// was asked for, and had read on, since it has read all that was there then.
+    std::optional<std::uint64_t> first_taken{};
+    std::uint32_t asked_in_vain = 0;
   };
   struct InRing {
     RingMapping mapping;

@@ -155,6 +155,36 @@ TEST_CASE("what a living process has yet to read isn't lost, until it stands sti
   CHECK_FALSE(a->is_unread(route));
 }
 
+TEST_CASE("a loss is found behind a reader that reads others' frames without end") {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "a.fabric";
+  constexpr std::size_t ring_bytes = std::size_t{64} << 10;
+  constexpr std::size_t frame_bytes = 1000;
+  const PortWithQpns a = open_port(path, ring_bytes);
+  const PortWithQpns b = open_port(path, ring_bytes);
+  FrameRoute route;
+  route.destination_qpn = b.first;
+  a->begin_batch(Time{} + 1h);
+  RecordingHandler handler;
+  // One more is always there than was read.
+  REQUIRE(send(*a.port, b.first, frame_bytes, 0));
+  const auto losses = [&](std::size_t questions) {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < questions; ++i) {
+      REQUIRE(send(*a.port, b.first, frame_bytes, i));
+      a->flush();
+      REQUIRE(b->poll_receive(handler, 1) == 1);
+      count += a.port->is_unread(route) ? 0 : 1;
+    }
+    return count;
+  };
+  constexpr std::size_t questions = ring_bytes / frame_bytes;
+  // What was there at the first question may still be.
+  CHECK(losses(questions / 2) == 0);
+  static_cast<void>(losses(questions));
+  CHECK(losses(40) == 10);
+}
+
 TEST_CASE("a blocked sender that sleeps is woken when there is room, and doesn't sleep over it") {
   const TemporaryDirectory directory;
   const std::string path = directory / "a.fabric";
