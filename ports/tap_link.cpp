@@ -80,11 +80,26 @@ TapLink::TapLink(std::string interface, sys::Fd tap)
 }
 
 void TapLink::look_whether_up() {
-  is_up_ = tap_ && sys::is_interface_up(interface_);
+  // As in open(): the kernel would make one that isn't there.
+  if (is_gone_ && sys::interface_mtu(interface_)) {
+    if (auto fresh = sys::tap(interface_)) {
+      tap_ = std::move(*fresh);
+      descriptor_ = tap_.get();
+      is_gone_ = false;
+    }
+  }
+  is_up_ = tap_ && !is_gone_ && sys::is_interface_up(interface_);
   look_again_at_ = is_up_ ? time_never : now_ + look_interval;
   if (!is_up_) {
-    why_down_ = fmt::format("the interface is down: ip link set {} up", interface_);
+    why_down_ = is_gone_ ? std::string("the interface was removed")
+                         : fmt::format("the interface is down: ip link set {} up", interface_);
   }
+}
+
+/// -EBADFD: there is no interface behind the descriptor any more, and it would always be ready.
+void TapLink::note_error(int error) {
+  is_gone_ = is_gone_ || error == -EBADFD;
+  look_whether_up();
 }
 
 void TapLink::begin_batch(Time now) {
@@ -104,7 +119,7 @@ void TapLink::commit() {
   const int written = sys::write_frame(tap_.get(), ByteView(out_).first(out_bytes_));
   if (written < 0) {
     ++counters_.frames_lost;
-    look_whether_up();
+    note_error(written);
   }
 }
 
@@ -112,7 +127,7 @@ std::optional<ByteView> TapLink::receive() {
   const int received = is_up_ ? sys::read_frame(tap_.get(), in_) : -EAGAIN;
   if (received < 0) {
     if (received != -EAGAIN && received != -EINTR) {
-      look_whether_up();
+      note_error(received);
     }
     return std::nullopt;
   }

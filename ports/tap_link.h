@@ -44,12 +44,15 @@ class TapLink final : public Link {
  private:
   TapLink(std::string interface, sys::Fd tap);
   void look_whether_up();
+  void note_error(int error);
 
   std::string interface_;
   sys::Fd tap_;
   int descriptor_;
   Time now_{};
   bool is_up_ = true;
+  /// The interface was removed. One that is made under its name again is another.
+  bool is_gone_ = false;
   Time look_again_at_ = time_never;
   std::vector<std::byte> in_;
   std::vector<std::byte> out_;
