@@ -192,14 +192,21 @@ class Tap:
         self.inside = ["ip", "netns", "exec", self.name]
         run_as_root(*self.inside, "sh", "-c",
                     "echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad")
-        for command in (f"tuntap add dev {TAP} mode tap", f"addr add {B}/24 dev {TAP}",
-                        f"addr add {B6}/64 dev {TAP}", f"link set {TAP} up", "link set lo up"):
-            run_as_root("ip", "-n", self.name, *command.split())
+        self.ip("link set lo up")
+        self.make_interface()
         self.prefix = host.prefix
         host.prefix = self.inside
         self.ours = ["--link", f"tap:{TAP}", "--address", f"{A}/24,{A6}/64"]
         self.kernels = ["--address", f"{B},{B6}", "--transport", "iwarp", "--fabric",
                         str(host.directory / "kernels.fabric")]
+
+    def ip(self, command: str) -> str:
+        return run_as_root("ip", "-n", self.name, *command.split())
+
+    def make_interface(self) -> None:
+        for command in (f"tuntap add dev {TAP} mode tap", f"addr add {B}/24 dev {TAP}",
+                        f"addr add {B6}/64 dev {TAP}", f"link set {TAP} up"):
+            self.ip(command)
 
     def close(self) -> None:
         for program in self.host.programs:
@@ -222,6 +229,17 @@ def test_the_kernel_finds_a_device_on_a_tap_interface(tap):
     device.wait_for_output("async event")
     for address in (A, A6):
         assert run_as_root(*tap.inside, sys.executable, str(PING), address) == "answered\n"
+    device.kill()
+
+
+def test_an_interface_that_is_made_again_is_found(tap):
+    device = tap.host.start("ibv_asyncwatch", options=tap.ours)
+    device.wait_for_output("async event")
+    tap.ip(f"link del {TAP}")
+    tap.make_interface()
+    # As soon as somebody has its other end.
+    device.wait_until(lambda: "LOWER_UP" in tap.ip(f"link show {TAP}"), "the device is back")
+    assert run_as_root(*tap.inside, sys.executable, str(PING), A) == "answered\n"
     device.kill()
 
 
