@@ -158,10 +158,11 @@ TEST_CASE("a partner that gets no processor for a while costs no retries") {
   REQUIRE(waitpid(child, &status, WUNTRACED) == child);
   write_to(own, target, 1 << 20);
   // More timeouts than there are retries.
-  const auto renewals = [](nic::Nic& nic, Time) {
-    return nic.counters()[Counter::ack_timer_renewed];
+  const auto is_patient = [&](nic::Nic& nic, Time) {
+    return nic.counters()[Counter::ack_timer_renewed] < 4 &&
+           nic::state_of(*own.qp) == nic::QpState::rts;
   };
-  while (own.engine->with_nic(renewals) < 4) {
+  while (own.engine->with_nic(is_patient)) {
     own.engine->try_progress();
   }
   kill(child, SIGCONT);
