@@ -65,6 +65,8 @@ std::uint32_t OwnTcpPort::poll_receive(FrameHandler& /*handler*/, std::uint32_t 
 }
 
 void OwnTcpPort::flush() {
+  // Behind what was received: an acknowledgement may have been here, unread, for long.
+  tcp_->on_timer(now_);
   Sender sender(*inner_);
   tcp_->transmit(now_, sender);
   inner_->flush();
@@ -73,7 +75,6 @@ void OwnTcpPort::flush() {
 void OwnTcpPort::begin_batch(Time now) {
   now_ = now;
   inner_->begin_batch(now);
-  tcp_->on_timer(now);
 }
 
 Time OwnTcpPort::next_deadline() const {
