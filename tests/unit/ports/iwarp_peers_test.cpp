@@ -282,7 +282,8 @@ TEST_CASE("the RTR is what the reply has chosen of what was offered") {
        .peer_to_peer = true,
        .rtr = is_read ? iwarp::RtrTypes{RtrType::read} : iwarp::RtrTypes{RtrType::write}})));
   a.next(Kind::established);
-  const auto first = Fpdus(asked.peer).next();
+  Fpdus fpdus(asked.peer);  // It holds what the views show.
+  const auto first = fpdus.next();
   REQUIRE(first);
   CHECK(first->ulpdu.size() == (is_read ? 46 : 14));
   const auto segment = iwarp::SegmentView::parse(first->ulpdu);
