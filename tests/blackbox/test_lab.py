@@ -255,10 +255,10 @@ def test_the_matrix_with_rxe(host):
 
 # What else a matrix is run with: our options, those of both conformance programs, and what is run.
 VARIANTS = {
-    "ipv6": ((), ("--ipv6",), "C"),
+    # Wherever rdma_cm connects, the kernel's wants the path MTU of the guest's interface.
+    "ipv6": (("--mtu", "4096"), ("--ipv6",), "C"),
     "mtu-4096": (("--mtu", "4096"), (), "RC "),
     "loss": (("--loss", "1%"), (), "RC "),
-    # The kernel's rdma_cm wants the path MTU of the guest's interface.
     "cm": (("--mtu", "4096"), ("--through-cm",), "RC "),
 }
 
