@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string>
 
+#include "nic_model/types.h"
+#include "ports/device_config.h"
 #include "ports/log.h"
 #include "proto/ib_bth/cm/reject_reason.h"
 #include "verbs/rdma_cm/address.h"
@@ -125,6 +127,12 @@ void IbManager::note_rejection(CmId& id, const QueuedEvent& queued) {
   const ib::cm::RejectReason reason{static_cast<std::uint16_t>(queued.status)};
   if (reason == ib::cm::RejectReason::invalid_service_id) {
     say_nobody_listens(id);
+  } else if (reason == ib::cm::RejectReason::invalid_mtu) {
+    tell_failure(fmt::format(
+        "{} refused the connection ({}): it takes no packets of {} bytes; give both ends the same "
+        "MTU, here with {}",
+        peer_text(id), describe(reason), nic::mtu_bytes(static_cast<nic::Mtu>(id.path.mtu)),
+        ports::env::mtu));
   } else {
     // It may well be what the program expects: nothing for standard error.
     cm_.note_failure(
