@@ -46,8 +46,8 @@ static void set_param(const char* bytes, const char* depth) {
 
 static void register_much(struct ibv_pd* pd, const char* gib) {
   const size_t bytes = (size_t)atoi(gib) << 30;
-  void* much = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* much =
+      mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   expect(much != MAP_FAILED, "mmap");
   expect(ibv_reg_mr(pd, much, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) != NULL,
          "ibv_reg_mr of much");
