@@ -325,7 +325,7 @@ static int tell_changes(struct script* script, int index) {
     int changed = 0;
     for (uint32_t i = 0; i < count; ++i) {
       changed |= bytes[at + i] != filled(region, at + i);
-      snprintf(hex + 2 * i, 3, "%02x", bytes[at + i]);
+      snprintf(hex + (size_t)2 * i, 3, "%02x", bytes[at + i]);
     }
     if (changed && !tell(script->control, "bytes %d %u %s", index, at, hex)) {
       return 0;
