@@ -152,16 +152,15 @@ void IwarpService::Impl::on_handshake(IwarpConnectionId id) {
   IwarpHandshake& handshake = *at->second.handshake;
   const Phase before = handshake.phase();
   const Phase phase = handshake.advance(Engine::now());
-  if (phase == Phase::over) {
+  const bool is_new = phase != before;
+  if (phase == Phase::over || (is_new && phase == Phase::leaving)) {
     end(at);
-  } else if (phase != before && phase == Phase::asked) {
+  } else if (is_new && phase == Phase::asked) {
     ask(at);
-  } else if (phase != before && phase == Phase::agreed) {
+  } else if (is_new && phase == Phase::agreed) {
     conclude(at);
-  } else if (phase != before && phase == Phase::waiting) {
+  } else if (is_new && phase == Phase::waiting) {
     handshake.limit(limits_.reply_timeout);
-  } else if (phase != before && phase == Phase::leaving) {
-    end(at);
   }
 }
 

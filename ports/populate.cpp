@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <fstream>
 #include <string>
-#include <string_view>
 
 namespace verbena::ports {
 namespace {
@@ -51,7 +50,7 @@ struct Mapping {
 };
 
 /// A line of /proc/self/maps, see proc_pid_maps(5): "55d0c1a0-55d0c2b0 rw-p ...".
-Mapping mapping_of(std::string_view line) {
+Mapping mapping_of(const std::string& line) {
   constexpr int hexadecimal = 16;
   Mapping mapping;
   const char* const line_end = line.data() + line.size();

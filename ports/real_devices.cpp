@@ -74,6 +74,7 @@ std::vector<std::string> real_library_candidates(const RealDevices& real) {
     return {real.library};
   }
   std::vector<std::string> files;
+  files.reserve(default_folders.size());
   for (const std::string_view folder : default_folders) {
     files.push_back(fmt::format("{}/{}", folder, library_name));
   }

@@ -338,7 +338,7 @@ void StreamQp::on_terminate(StreamEnv& env, const SegmentView& segment) {
         complete_request(env, WcStatus::wr_flush_err);
       }
       complete_request(env, *status);
-      failed_with_ = *status;
+      failed_with_ = status;
     }
   }
   flush(env);
