@@ -150,20 +150,18 @@ EngineLoop::Batch EngineLoop::run_batch(Order order) {
   port_->begin_batch(now_);
   inject_failures();
   Batch batch;
-  bool is_due = nic_.next_timeout() <= now_;
-  if (is_due && order == Order::send_then_receive) {
+  if (order == Order::send_then_receive && nic_.next_timeout() <= now_) {
     order = Order::receive_then_send;
   }
+  // Timers are served behind a look at what has come, by whoever looks next: if we have been kept
+  // from running, what a timer waits for may be here, unread.
+  bool is_due = false;
   if (order == Order::receive_then_send) {
     receive(batch);
     is_due = nic_.next_timeout() <= now_;
     if (is_due) {
       nic_.on_timer(now_, port_.get());
     }
-  } else {
-    // What a timer waits for may be here, unread, if we have been kept from running. Whoever looks
-    // for frames next serves it.
-    is_due = false;
   }
   const std::uint64_t sent_before = nic_.counters()[Counter::sent_pkts];
   const auto status = transmit(order);
