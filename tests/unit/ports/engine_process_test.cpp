@@ -142,6 +142,13 @@ TEST_CASE("a partner that is killed costs its retries, and the next one works") 
   CHECK(directory.files().empty());
 }
 
+/// Nothing of it runs any more when this returns, until SIGCONT.
+void stop(pid_t child) {
+  REQUIRE(kill(child, SIGSTOP) == 0);
+  int status = 0;
+  REQUIRE(waitpid(child, &status, WUNTRACED) == child);
+}
+
 TEST_CASE("a partner that gets no processor for a while costs no retries") {
   const TemporaryDirectory directory;
   const DeviceConfig config = quick_config(directory / "a.fabric");
@@ -153,9 +160,7 @@ TEST_CASE("a partner that gets no processor for a while costs no retries") {
   write_to(own, target, 100);
   REQUIRE(own.wait().status == WcStatus::success);
 
-  REQUIRE(kill(child, SIGSTOP) == 0);
-  int status = 0;
-  REQUIRE(waitpid(child, &status, WUNTRACED) == child);
+  stop(child);
   write_to(own, target, 1 << 20);
   // More timeouts than there are retries.
   const auto is_patient = [&](nic::Nic& nic, Time) {
@@ -183,9 +188,7 @@ TEST_CASE("a partner that a debugger stops costs its retries, and others are not
   write_to(own, target, 100);
   REQUIRE(own.wait().status == WcStatus::success);
 
-  REQUIRE(kill(child, SIGSTOP) == 0);
-  int status = 0;
-  REQUIRE(waitpid(child, &status, WUNTRACED) == child);
+  stop(child);
   // More than fits into the ring.
   write_to(own, target, 1 << 20);
   REQUIRE(other.post_send(WrOpcode::rdma_write, 1, other.sge(0, 100'000), &other, 200'000));
