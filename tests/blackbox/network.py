@@ -13,7 +13,7 @@ import sys
 import time
 
 import hosts
-from program import POLL_INTERVAL_S, Program
+from program import POLL_INTERVAL_S, TIMEOUT_S, Program
 
 ICRC_CHECK = pathlib.Path(__file__).parent / "tools" / "icrc_check.py"
 NOBODY = 65534
@@ -30,9 +30,19 @@ _LOSS = "5,32 0 0 4294963256,148 0 0 {one_of},53 1 0 1,6 0 0 2,6 0 0 0"
 
 
 def run_as_root(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
     return done.stdout
+
+
+def _wait_for_addresses(namespace: str) -> None:
+    """The kernel makes the link-local address, and lets IPv6 addresses be used, when it has seen that
+    the cable is plugged in: a moment later, by a thread of its own."""
+    command = ("ip", "-n", namespace, "-6", "-o", "addr", "show", "dev", INTERFACE)
+    deadline = time.monotonic() + TIMEOUT_S
+    while "scope link" not in (listed := run_as_root(*command)) or "tentative" in listed:
+        assert time.monotonic() < deadline, f"addresses of {namespace}:\n{listed}"
+        time.sleep(POLL_INTERVAL_S)
 
 
 class Station(hosts.Host):
@@ -65,8 +75,11 @@ class Station(hosts.Host):
         self.prefix = self._prefix_with(["--bounding-set=-all"])
 
     def _is_listening_inside(self, program: Program, port: int) -> bool:
-        table = pathlib.Path(f"/proc/{program.pid}/net/tcp").read_text() + pathlib.Path(
-            f"/proc/{program.pid}/net/tcp6").read_text()
+        try:
+            table = pathlib.Path(f"/proc/{program.pid}/net/tcp").read_text() + pathlib.Path(
+                f"/proc/{program.pid}/net/tcp6").read_text()
+        except OSError:
+            return False  # It has ended.
         rows = [line.split() for line in table.splitlines()]
         return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
 
@@ -107,6 +120,8 @@ class Cable:
             run_as_root(*inside, "link", "set", INTERFACE, "mtu", str(mtu), *limits, "up")
             run_as_root(*inside, "addr", "add", f"{address}/24", "dev", INTERFACE)
             run_as_root(*inside, "addr", "add", f"{ipv6_address}/64", "dev", INTERFACE)
+        for name in self._names:
+            _wait_for_addresses(name)
         self.a, self.b = (Station(tmp_path / side, name, address, raw) for side, name, address in
                           zip("ab", self._names, ADDRESSES))
 
@@ -156,8 +171,11 @@ def fields_of(path: pathlib.Path, *names: str, only: str = "") -> list[tuple[str
 
 
 def stop_capture(program: Program) -> None:
-    # What is still in dumpcap's buffer is written when it is told to end.
+    """Once dumpcap has taken what the kernel has for it: it is told of a block of packets when that
+    is full, or after 250 ms, and only then has a reason to run."""
     time.sleep(100 * POLL_INTERVAL_S)
+    program.wait_until(program.is_asleep, "waiting for packets")
+    # What is still in its own buffer is written when it is told to end.
     program.send_signal(signal.SIGINT)
     program.wait()
 
