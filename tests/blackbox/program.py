@@ -105,11 +105,6 @@ class Program:
         user, system = after_name[11:13]
         return int(user) + int(system)
 
-    def is_asleep(self) -> bool:
-        """No thread of it has anything to do, for now."""
-        return all(_state_of(task) == "S" for task in
-                   pathlib.Path(f"/proc/{self.pid}/task").glob("*"))
-
     def report(self) -> str:
         """What it is, how it ended or where it is, and all that it printed."""
         status = self.status
@@ -121,14 +116,6 @@ class Program:
             if text:
                 parts += [f"{name}:", text.rstrip()]
         return "\n".join(parts)
-
-
-def _state_of(task: pathlib.Path) -> str:
-    """R, S and so on (proc(5)); X when it has ended."""
-    try:
-        return (task / "stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "X"
 
 
 def _living_in_group(group: int) -> list[str]:
