@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from programs import compiled
-from rdmacm import connect
+from rdmacm import connect, wait_until_listening
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "127.0.0.2"])
@@ -104,6 +104,7 @@ def test_a_port_belongs_to_one_process(host):
 def test_ucmatose(host):
     port = str(host.free_port())
     server = host.start("ucmatose", "-c", "8", "-C", "20", "-S", "4000", "-p", port)
+    wait_until_listening(host, server)
     client = connect(host, server, "ucmatose", "-s", "127.0.0.1", "-c", "8", "-C", "20", "-S",
                      "4000", "-p", port)
     server.succeed()
@@ -113,6 +114,7 @@ def test_ucmatose(host):
 def test_many_connections_at_once(host):
     port = str(host.free_port())
     server = host.start("ucmatose", "-c", "64", "-C", "1", "-p", port)
+    wait_until_listening(host, server)
     connect(host, server, "ucmatose", "-s", "127.0.0.1", "-c", "64", "-C", "1", "-p", port)
     server.succeed()
 
@@ -138,6 +140,7 @@ def test_rdma_xclient_and_xserver(host, transport):
 
 def test_udaddy(host):
     server = host.start("udaddy", "-c", "4", "-C", "10")
+    wait_until_listening(host, server)
     client = connect(host, server, "udaddy", "-s", "127.0.0.1", "-c", "4", "-C", "10")
     server.succeed()
     assert "return status 0" in client.out, client.report()
@@ -146,6 +149,7 @@ def test_udaddy(host):
 def test_cmtime(host):
     port = str(host.free_port())
     server = host.start("cmtime", "-p", port)
+    wait_until_listening(host, server)
     connect(host, server, "cmtime", "-s", "127.0.0.1", "-c", "50", "-p", port)
 
 

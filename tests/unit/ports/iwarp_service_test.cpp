@@ -349,11 +349,11 @@ TEST_CASE("connections that come and go leave no descriptor behind") {
 
 // --- Peers that are no good
 
-TEST_CASE("a silent peer is let go after a while, and nobody waits for it") {
+TEST_CASE("nobody waits for a silent peer") {
   const TemporaryDirectory directory;
   const DeviceConfig config = iwarp_config_at(directory / "a.fabric");
   IwarpNode a(config);
-  IwarpNode b(config, {.request_timeout = 300ms});
+  IwarpNode b(config, {.request_timeout = 1h});
   const std::uint16_t port = b.listen();
   const PlainPeer silent(port);
   const PlainPeer slow(port);
@@ -361,9 +361,19 @@ TEST_CASE("a silent peer is let go after a while, and nobody waits for it") {
   a.begin(port);
   REQUIRE(b.service->accept(b.next(Kind::request).event.id, b.qpn(), {}, {}) == 0);
   a.next(Kind::established);
+}
+
+TEST_CASE("a silent peer is let go after a while") {
+  const TemporaryDirectory directory;
+  IwarpNode b(iwarp_config_at(directory / "a.fabric"), {.request_timeout = 20ms});
+  const std::uint16_t port = b.listen();
+  const PlainPeer silent(port);
+  const PlainPeer slow(port);
+  // It may have been let go before.
+  static_cast<void>(slow.send(ByteView(request_frame()).first(10)));
   CHECK(silent.sees_end());
   CHECK(slow.sees_end());
-  CHECK(statistics_of(b).handshakes_timed_out == 2);
+  CHECK(eventually([&] { return statistics_of(b).handshakes_timed_out == 2; }));
 }
 
 TEST_CASE("of those who come and say nothing only the newest are kept") {
@@ -543,7 +553,7 @@ TEST_CASE("a peer that doesn't read holds its own messages up and nothing else")
   CHECK(completed < messages);
   REQUIRE(eventually([&] {
     collect();
-    return completed == messages || peer.receive(1 << 20).empty();
+    return completed == messages || (peer.has_input() && peer.receive(1 << 20).empty());
   }));
   CHECK(completed == messages);
 }
