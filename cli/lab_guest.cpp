@@ -13,6 +13,7 @@
 #include "cli/boot_watch.h"
 #include "cli/child.h"
 #include "cli/file_lock.h"
+#include "cli/last_words.h"
 
 namespace verbena::cli {
 namespace {
@@ -27,7 +28,6 @@ constexpr seconds kvm_trial_limit{20};
 constexpr int processors = 2;
 constexpr int memory_mib = 1536;
 constexpr int mac_prefix_last_max = 0xff;
-constexpr std::size_t console_lines_shown = 40;
 
 /// A comma ends an option of QEMU's; two are one comma.
 std::string quoted(const fs::path& path) {
@@ -124,8 +124,7 @@ std::string last_lines(const fs::path& file) {
     lines.push_back(line);
   }
   std::string text;
-  const std::size_t skipped = lines.size() - std::min(lines.size(), console_lines_shown);
-  for (std::size_t i = skipped; i < lines.size(); ++i) {
+  for (std::size_t i = begin_of_last_words(lines); i < lines.size(); ++i) {
     text += "  | " + lines[i] + "\n";
   }
   return text;
