@@ -14,7 +14,7 @@ enum {
   seed_here = 3,
   seed_there = 5,
   immediate = 0x01020304,
-  unreliable_limit_ms = 2000
+  unreliable_limit_ms = 10000
 };
 
 struct operation {

@@ -15,9 +15,9 @@ enum {
   // Of each endpoint's memory.
   pair_bytes = 1 << 20,
   // An emulated machine takes a while for a mebibyte.
-  completion_limit_ms = 5000,
-  // For what must not come.
-  silence_ms = 300,
+  completion_limit_ms = 30000,
+  // For what must not come; and what comes by itself, such as a flush, has come by then.
+  silence_ms = 1000,
 };
 
 // Returns 0 if both are in RTS; else it has printed what failed, and nothing is left.
