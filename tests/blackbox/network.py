@@ -90,6 +90,14 @@ class Cable:
 
     def __init__(self, tmp_path: pathlib.Path, mtu: int = 1500, cuts: bool = True,
                  raw: bool = False):
+        self._names: list[str] = []
+        try:
+            self._lay(tmp_path, mtu, cuts, raw)
+        except BaseException:
+            self._remove()
+            raise
+
+    def _lay(self, tmp_path: pathlib.Path, mtu: int, cuts: bool, raw: bool) -> None:
         assert os.geteuid() == 0, (
             "this test makes network namespaces, for which it must run as root")
         self._names = [f"verbena-{os.getpid()}-{side}" for side in "ab"]
@@ -136,8 +144,11 @@ class Cable:
             self.a.close()
             self.b.close()
         finally:
-            for name in self._names:
-                subprocess.run(["ip", "netns", "del", name], check=False, timeout=60)
+            self._remove()
+
+    def _remove(self) -> None:
+        for name in self._names:
+            subprocess.run(["ip", "netns", "del", name], check=False, timeout=60)
 
 
 def check_wire(path: pathlib.Path) -> None:
