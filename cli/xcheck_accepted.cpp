@@ -1,6 +1,6 @@
 #include "cli/xcheck_accepted.h"
 
-#include <fnmatch.h>
+#include "cli/known_differences.h"
 
 namespace verbena::cli {
 namespace {
@@ -15,34 +15,23 @@ struct Accepted {
   const char* rule;
 };
 
-constexpr const char* any = "*";
 constexpr const char* none = "";
 constexpr const char* no_such_key = "SEND_INV of a key that nobody has";
 
-constexpr const char* too_long_rule =
-    "A message that is too long for its receive is an invalid request to its sender and a length "
-    "error to its receiver (RDMAmojo, ibv_poll_cq()); to rxe it is an operation error at both ends";
 constexpr const char* grh_rule =
     "IBV_WC_GRH is valid only for UD queue pairs (ibv_poll_cq(3)); rxe sets it for connected "
     "services too";
 constexpr const char* immediate_rule =
     "IBV_WC_WITH_IMM says that immediate data is valid (ibv_poll_cq(3)), which only a receiver "
     "has; rxe says so of the sender's completion, too";
-constexpr const char* event_rule =
-    "An invalid request or an access error at the responder is an event of its queue pair "
-    "(ibv_get_async_event(3)); rxe has none for this";
 constexpr const char* alignment_rule =
     "The responder refuses an address that isn't aligned; rxe refuses already to post the request";
 constexpr const char* atomic_size_rule =
     "An atomic whose length isn't 8 bytes is a local length error (RDMAmojo, ibv_poll_cq()); rxe "
-    "refuses already to "
-    "post the request";
+    "refuses already to post the request";
 constexpr const char* datagram_rule =
     "A message longer than can be sent is a local length error (RDMAmojo, ibv_poll_cq()); rxe "
     "tells of success";
-constexpr const char* invalidate_rule =
-    "A key that can't be invalidated is an access error at both ends, which ends the connection; "
-    "rxe tells the sender of success, which goes on, and the receiver of an invalid request";
 constexpr const char* no_operation_rule =
     "An operation that doesn't exist is refused when it is posted, as what can be detected then "
     "(ibv_post_send(3)); rxe takes it and goes to the error state";
@@ -64,8 +53,7 @@ constexpr Accepted table[] = {
      "and it is flushed with the others"},
     {"states of *", "ERR", "receives flushed", "4", any,
      "All receives of a queue pair in the error state are flushed (RDMAmojo, ibv_poll_cq()). rxe "
-     "waits with one that is "
-     "posted in that state until something else wakes the queue pair"},
+     "waits with one that is posted in that state until something else wakes the queue pair"},
     {"refused transitions", "INIT with pkey 999", "modify_qp", "EINVAL", "0",
      "An index beyond the P_Key table is an invalid attribute, and nothing is modified then "
      "(ibv_modify_qp(3)); rxe doesn't look"},
@@ -73,26 +61,27 @@ constexpr Accepted table[] = {
     {any, "responder", "wc_flags", "0x2", "0x3", grh_rule},
     {any, "requester", "wc_flags", "0x0", "0x2", immediate_rule},
     {any, "requester", "imm_data", none, "0x0", immediate_rule},
-    {any, "event *", "type", "* work queue error", none, event_rule},
-    {any, "events", "count", "1", "0", event_rule},
+    {any, "event *", "type", "* work queue error", none, rxe_rule::event},
+    {any, "events", "count", "1", "0", rxe_rule::event},
     {"FAA, not aligned", "post_send", "return", "0", "EINVAL", alignment_rule},
     {"FAA, not aligned", any, any, any, none, alignment_rule},
     {"FAA, 4 bytes", "post_send", "return", "0", "EINVAL", atomic_size_rule},
     {"FAA, 4 bytes", any, any, any, none, atomic_size_rule},
     {"SEND, * than the receive", "requester", "completion", "remote invalid request error",
-     "remote operation error", too_long_rule},
+     "remote operation error", rxe_rule::too_long},
     {"SEND, * than the receive", "responder", "completion", "local length error",
-     "local QP operation error", too_long_rule},
-    {no_such_key, "requester", "completion", "remote access error", "success", invalidate_rule},
-    {no_such_key, "requester", "state", "ERR", "RTS", invalidate_rule},
-    {no_such_key, "requester", "opcode", none, "0", invalidate_rule},
-    {no_such_key, "requester", "wc_flags", none, "0x0", invalidate_rule},
+     "local QP operation error", rxe_rule::too_long},
+    {no_such_key, "requester", "completion", "remote access error", "success",
+     rxe_rule::invalidate},
+    {no_such_key, "requester", "state", "ERR", "RTS", rxe_rule::invalidate},
+    {no_such_key, "requester", "opcode", none, "0", rxe_rule::invalidate},
+    {no_such_key, "requester", "wc_flags", none, "0x0", rxe_rule::invalidate},
     {no_such_key, "responder", "completion", "local access error", "remote invalid request error",
-     invalidate_rule},
+     rxe_rule::invalidate},
     {no_such_key, "the next request", "completion", "Work Request Flushed Error", "none",
-     invalidate_rule},
-    {no_such_key, "the next request", "wr_id", "200", none, invalidate_rule},
-    {no_such_key, "the next request", "qp_num is its own", "1", none, invalidate_rule},
+     rxe_rule::invalidate},
+    {no_such_key, "the next request", "wr_id", "200", none, rxe_rule::invalidate},
+    {no_such_key, "the next request", "qp_num is its own", "1", none, rxe_rule::invalidate},
     {"bad requests", "no such operation", "return", "EINVAL", "0", no_operation_rule},
     {"bad requests", "after that", "state", "RTS", "ERR", no_operation_rule},
     {"SEND, wrong local key", "requester", "completion", "local protection error",
@@ -123,7 +112,7 @@ constexpr KnownBug bugs[] = {
     {"rxe", "RC SEND, too long", "ours",
      "ours: the request ended with: remote operation error; theirs: the receive ended with: local "
      "QP operation error",
-     too_long_rule},
+     rxe_rule::too_long},
     // providers/siw/siw.c of rdma-core, copy_cqe().
     {"siw", "RC SEND_INV", "ours",
      "theirs: the receive doesn't tell that a key is gone (flags 0x0)",
@@ -141,10 +130,6 @@ constexpr KnownBug bugs[] = {
      "siw loses the private data of a refusal that comes in one segment with the end of TCP's "
      "stream"},
 };
-
-bool fits(const char* pattern, const std::string& text) {
-  return ::fnmatch(pattern, text.c_str(), 0) == 0;
-}
 
 }  // namespace
 

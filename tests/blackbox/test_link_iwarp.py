@@ -197,18 +197,20 @@ class Tap:
         assert os.geteuid() == 0, (
             "this test makes a network namespace with a TAP interface: it must run as root")
         self.host = host
+        self.prefix = host.prefix
         self.name = f"verbena-{os.getpid()}-tap"
-        run_as_root("ip", "netns", "add", self.name)
         self.inside = ["ip", "netns", "exec", self.name]
+        self.ours = ["--link", f"tap:{TAP}", "--address", f"{A}/24,{A6}/64"]
+        self.kernels = ["--address", f"{B},{B6}", "--transport", "iwarp", "--fabric",
+                        str(host.directory / "kernels.fabric")]
+        run_as_root("ip", "netns", "add", self.name)
+
+    def open(self) -> None:
         run_as_root(*self.inside, "sh", "-c",
                     "echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad")
         self.ip("link set lo up")
         self.make_interface()
-        self.prefix = host.prefix
-        host.prefix = self.inside
-        self.ours = ["--link", f"tap:{TAP}", "--address", f"{A}/24,{A6}/64"]
-        self.kernels = ["--address", f"{B},{B6}", "--transport", "iwarp", "--fabric",
-                        str(host.directory / "kernels.fabric")]
+        self.host.prefix = self.inside
 
     def ip(self, command: str) -> str:
         return run_as_root("ip", "-n", self.name, *command.split())
@@ -229,8 +231,11 @@ class Tap:
 @pytest.fixture
 def tap(host):
     the_tap = Tap(host)
-    yield the_tap
-    the_tap.close()
+    try:
+        the_tap.open()
+        yield the_tap
+    finally:
+        the_tap.close()
 
 
 def test_the_kernel_finds_a_device_on_a_tap_interface(tap):
