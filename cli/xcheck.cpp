@@ -92,17 +92,15 @@ int run(XcheckOptions& options) {
     return send_packets(options);
   }
   XcheckPlan& plan = options.plan;
-  if (options.api_only && plan.against != "rxe") {
+  if (options.api_only && plan.against != "rxe" && plan.against != "siw") {
     return fail(exit_usage,
-                "--api is for rxe; siw gets nowhere without rdma_cm; for another device, run the "
-                "conformance "
-                "program there and give its output to --compare");
+                "--api is for rxe and siw; for another device, run the conformance program there "
+                "and give its output to --compare");
   }
   if (plan.against == "siw" && plan.uses_ipv6) {
     return fail(exit_usage, "siw is reached through QEMU's own network, which is IPv4's");
   }
   plan.compares_api = options.api_only;
-  plan.runs_matrix = !options.api_only;
   plan.goes_through_cm = options.through == "cm";
   const auto result = run_xcheck(plan);
   if (!result) {
@@ -124,8 +122,8 @@ constexpr const char* footer =
     "  HOST      an agent: on that host, `conformance agent --device D --listen ADDRESS:18600`; "
     "our\n"
     "            device must reach it, so give the options of `verbena run`\n"
-    "With --api rxe and ours are observed, each by itself: what calls return, completions, events, "
-    "states.\nDifferences that are known are told with the rule that makes ours right.\n"
+    "With --api rxe or siw and ours are observed, each by itself: what calls return, completions,\n"
+    "events, states. Differences that are known are told with the rule that makes ours right.\n"
     "--compare does so with two files that `conformance alone` wrote, ours first. The program is "
     "in\n"
     "share/verbena/lab beside bin/.\n"

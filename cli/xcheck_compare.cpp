@@ -84,6 +84,9 @@ Result<Observations, std::string> read_observations(const std::string& path) {
 
 Comparison compare(const Observations& ours, const Observations& theirs) {
   Comparison comparison;
+  // lab/conformance/main.c
+  const auto transport = ours.values.find({"device", "open", "transport"});
+  const bool is_iwarp = transport != ours.values.end() && transport->second == "iWARP";
   const auto look_at = [&](const ObservationName& name) {
     const auto our = ours.values.find(name);
     const auto their = theirs.values.find(name);
@@ -91,7 +94,7 @@ Comparison compare(const Observations& ours, const Observations& theirs) {
                           their == theirs.values.end() ? "" : their->second, ""};
     if (difference.ours == difference.theirs) {
       ++comparison.same;
-    } else if (const auto rule = rule_for(difference)) {
+    } else if (const auto rule = rule_for(difference, is_iwarp)) {
       difference.rule = *rule;
       comparison.accepted.push_back(std::move(difference));
     } else {

@@ -167,22 +167,24 @@ std::string guest_command_iwarp(const XcheckPlan& plan, std::uint16_t cm_port) {
   return command;
 }
 
-/// What the guest is to do: observe, then obey.
 std::string guest_command(const XcheckPlan& plan) {
-  std::string command = fmt::format("export MTU={}\nrdma_device {} eth0 {} || exit\n",
-                                    wire_mtu(plan), plan.against, their_addresses);
-  if (plan.compares_api) {
-    command += fmt::format(
-        "timeout 100 /tools/conformance alone --device {}0 >/share/theirs || exit\n", plan.against);
-  }
-  if (plan.runs_matrix) {
-    // The second interface leads to the host.
-    command += fmt::format("ip address add {}/24 dev eth1; ip link set eth1 up\n", guest_address);
-    command += fmt::format(
-        "timeout 280 /tools/conformance agent --once --device {}0 --listen 0.0.0.0:{} {}\n",
-        plan.against, agent_port, plan.uses_ipv6 ? "--ipv6" : "");
-  }
-  return command;
+  return fmt::format(
+      "export MTU={}\n"
+      "rdma_device {} eth0 {} || exit\n"
+      // The second interface leads to the host.
+      "ip address add {}/24 dev eth1; ip link set eth1 up\n"
+      "timeout 280 /tools/conformance agent --once --device {}0 --listen 0.0.0.0:{} {}\n",
+      wire_mtu(plan), plan.against, their_addresses, guest_address, plan.against, agent_port,
+      plan.uses_ipv6 ? "--ipv6" : "");
+}
+
+/// The device by itself, on whichever interface is the first. iWARP connects to its own address.
+std::string guest_command_alone(const XcheckPlan& plan) {
+  return fmt::format(
+      "export MTU={}\n"
+      "rdma_device {} eth0 {}/24 || exit\n"
+      "timeout 200 /tools/conformance alone --device {}0 --address {} >/share/theirs\n",
+      wire_mtu(plan), plan.against, guest_address, plan.against, guest_address);
 }
 
 Result<void, std::string> check_guest(const LabPlaces& places) {
@@ -257,6 +259,26 @@ Recordings against_siw(const XcheckPlan& plan, const LabPlaces& places,
   return done ? Recordings(std::move(recordings)) : Error(done.error());
 }
 
+/// Neither device has a peer: what they observed is in `ours` and `theirs`, and nothing else is
+/// recorded.
+Recordings observe_both(const XcheckPlan& plan, const LabPlaces& places,
+                        const ScratchDirectory& scratch) {
+  GuestPlan guest_plan = guest_plan_of(places, scratch);
+  guest_plan.command = guest_command_alone(plan);
+  guest_plan.limit = matrix_limit;
+  tell("booting the guest, then observing both devices; about a minute");
+  auto guest = Guest::boot(places, guest_plan);
+  if (!guest) {
+    return Error(guest.error());
+  }
+  OurSide ours(places, scratch, plan);
+  if (plan.against == "siw") {
+    ours.set_device({"--transport", "iwarp"});
+  }
+  const auto done = end_guest(*guest, guest_plan, ours.run({"alone"}, "ours", alone_limit));
+  return done ? Recordings() : Error(done.error());
+}
+
 Recordings against_rxe(const XcheckPlan& plan, const LabPlaces& places,
                        const ScratchDirectory& scratch) {
   const std::uint16_t port = free_port();
@@ -266,7 +288,7 @@ Recordings against_rxe(const XcheckPlan& plan, const LabPlaces& places,
   GuestPlan guest_plan = guest_plan_of(places, scratch);
   guest_plan.command = guest_command(plan);
   guest_plan.link = wire;
-  guest_plan.limit = matrix_limit + alone_limit;
+  guest_plan.limit = matrix_limit;
   guest_plan.forwards = {{port, agent_port}};
   tell("booting the guest");
   auto guest = Guest::boot(places, guest_plan);
@@ -274,23 +296,14 @@ Recordings against_rxe(const XcheckPlan& plan, const LabPlaces& places,
     return Error(guest.error());
   }
   OurSide ours(places, scratch, plan);
-  Result<void, std::string> done;
-  if (plan.compares_api) {
-    tell("observing both devices, about a minute");
-    done = ours.run({"alone"}, "ours", alone_limit);
-  }
-  std::vector<Recording> recordings;
-  if (done && plan.runs_matrix) {
-    done = wait_for_guest(*guest, guest_plan);
-    ours.set_device({"--link", "qemu:" + wire.string(), "--address", our_addresses, "--mtu",
-                     fmt::format("{}", path_mtu(plan))});
-    if (done) {
-      done = ours.run_master(fmt::format("127.0.0.1:{}", port), "matrix");
-    }
-    recordings.push_back({scratch.path() / "matrix", ""});
+  ours.set_device({"--link", "qemu:" + wire.string(), "--address", our_addresses, "--mtu",
+                   fmt::format("{}", path_mtu(plan))});
+  auto done = wait_for_guest(*guest, guest_plan);
+  if (done) {
+    done = ours.run_master(fmt::format("127.0.0.1:{}", port), "matrix");
   }
   done = end_guest(*guest, guest_plan, done);
-  return done ? Recordings(std::move(recordings)) : Error(done.error());
+  return done ? Recordings({Recording{scratch.path() / "matrix", ""}}) : Error(done.error());
 }
 
 /// A guest without KVM may stall for no reason of ours, so it gets a second chance, and that is
@@ -300,7 +313,9 @@ Recordings against_guest_twice(const XcheckPlan& plan, const LabPlaces& places,
   if (auto ready = check_guest(places); !ready) {
     return Error(ready.error());
   }
-  const auto& against = plan.against == "siw" ? against_siw : against_rxe;
+  const auto& against = plan.compares_api       ? observe_both
+                        : plan.against == "siw" ? against_siw
+                                                : against_rxe;
   auto done = against(plan, places, scratch);
   if (!done) {
     fmt::print(stderr, "verbena xcheck: {}\nverbena xcheck: trying once more\n", done.error());
@@ -371,7 +386,7 @@ Result<XcheckResult, std::string> run_xcheck(const XcheckPlan& plan) {
     return Error(done.error());
   }
   XcheckResult result;
-  if (plan.runs_matrix) {
+  if (!plan.compares_api) {
     auto matrix = matrix_of(*done);
     if (!matrix) {
       return Error(matrix.error());
@@ -381,8 +396,7 @@ Result<XcheckResult, std::string> run_xcheck(const XcheckPlan& plan) {
     }
     result.matrix = std::move(*matrix);
     explain_known(result.matrix, plan.against, !plan.device.value_of(ports::env::loss).empty());
-  }
-  if (plan.compares_api) {
+  } else {
     const auto ours = read_observations(scratch.path() / "ours");
     const auto theirs = read_observations(scratch.path() / "theirs");
     if (!ours || !theirs) {
