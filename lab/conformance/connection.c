@@ -144,23 +144,3 @@ void drain_events(struct manager* manager) {
     }
   }
 }
-
-void write_gid(char text[gid_text_bytes], const union ibv_gid* gid) {
-  for (size_t i = 0; i < sizeof gid->raw; ++i) {
-    snprintf(text + 2 * i, 3, "%02x", gid->raw[i]);
-  }
-}
-
-int read_gid(const char* text, union ibv_gid* gid) {
-  if (strlen(text) != gid_text_bytes - 1) {
-    return 0;
-  }
-  for (size_t i = 0; i < sizeof gid->raw; ++i) {
-    unsigned byte = 0;
-    if (sscanf(text + 2 * i, "%2x", &byte) != 1) {
-      return 0;
-    }
-    gid->raw[i] = (uint8_t)byte;
-  }
-  return 1;
-}

@@ -70,8 +70,3 @@ void drain_events(struct manager* manager);
 
 // An address that a GID of RoCE v2 stands for.
 struct sockaddr_storage address_of_gid(const union ibv_gid* gid, uint16_t port);
-
-// As text of hexadecimal digits, and back. The latter returns 0 if it is something else.
-enum { gid_text_bytes = 33 };
-void write_gid(char text[gid_text_bytes], const union ibv_gid* gid);
-int read_gid(const char* text, union ibv_gid* gid);

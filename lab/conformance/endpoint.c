@@ -228,3 +228,23 @@ int wait_completion(struct ibv_cq* cq, struct ibv_wc* wc, int limit_ms) {
   } while (now_ms() < deadline);
   return 0;
 }
+
+void write_gid(char text[gid_text_bytes], const union ibv_gid* gid) {
+  for (size_t i = 0; i < sizeof gid->raw; ++i) {
+    snprintf(text + 2 * i, 3, "%02x", gid->raw[i]);
+  }
+}
+
+int read_gid(const char* text, union ibv_gid* gid) {
+  if (strlen(text) != gid_text_bytes - 1) {
+    return 0;
+  }
+  for (size_t i = 0; i < sizeof gid->raw; ++i) {
+    unsigned byte = 0;
+    if (sscanf(text + 2 * i, "%2x", &byte) != 1) {
+      return 0;
+    }
+    gid->raw[i] = (uint8_t)byte;
+  }
+  return 1;
+}

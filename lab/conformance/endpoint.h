@@ -79,6 +79,11 @@ struct peer self(const struct endpoint* endpoint, uint32_t psn);
 // Where a datagram goes. NULL with errno.
 struct ibv_ah* address_of(struct endpoint* endpoint, const struct peer* peer);
 
+// As text of hexadecimal digits, and back. The latter returns 0 if it is something else.
+enum { gid_text_bytes = 33 };
+void write_gid(char text[gid_text_bytes], const union ibv_gid* gid);
+int read_gid(const char* text, union ibv_gid* gid);
+
 // Waits for a completion, for `limit_ms` at most. Returns 1 when there is one, 0 when there is
 // none, and what ibv_poll_cq() returns if it fails.
 int wait_completion(struct ibv_cq* cq, struct ibv_wc* wc, int limit_ms);

@@ -237,8 +237,8 @@ def test_an_agent_outlives_masters_that_hang_up(host):
     agent = host.start(str(CONFORMANCE), "agent", "--listen", f"{hosts.LOOPBACK}:{port}")
     host.wait_for_listener(agent, port)
     no_gid = "0" * 32
-    lines = [f"verbena-conformance 2 1024 {no_gid} 0", "case 0 1 1024 1 0", f"at 0 0 {no_gid} 0 0",
-             "ready 0"]
+    lines = [f"verbena-conformance 3 1024 {no_gid}", "manager 0", "case 0 1 1024 1 0",
+             f"at 0 0 {no_gid} 0 0", "ready 0"]
     # It may notice in each of its writes; most attempts hit one that a signal tells of.
     for _ in range(20):
         with socket.create_connection((hosts.LOOPBACK, port)) as master:
@@ -247,6 +247,27 @@ def test_an_agent_outlives_masters_that_hang_up(host):
     assert program.status == 0, program.report()
     assert agent.is_running(), agent.report()
     agent.kill()
+
+
+def listening(host) -> str:
+    found = json.loads(host.verbena_command("doctor", "--json").out)
+    return "\n".join(item["sentence"] for item in found if item["subject"] == "listening")
+
+
+def test_an_agents_device_listens_for_masters_only(host):
+    """Who connects and doesn't greet makes nothing of it listen."""
+    port, cm_port = host.free_port(), host.free_port()
+    agent = host.start(str(CONFORMANCE), "agent", "--once", "--cm-port", str(cm_port), "--listen",
+                       f"{hosts.LOOPBACK}:{port}")
+    host.wait_for_listener(agent, port)
+    with socket.create_connection((hosts.LOOPBACK, port)) as someone:
+        greeting = someone.makefile().readline()
+        assert greeting.startswith("verbena-conformance "), greeting
+        assert listening(host) == ""
+        someone.sendall(greeting.encode())
+        assert someone.makefile().readline() == f"manager {cm_port}\n"
+        assert f"TCP port {cm_port} " in listening(host)
+    agent.succeed()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
