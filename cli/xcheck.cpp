@@ -27,6 +27,7 @@ struct XcheckOptions {
   std::vector<std::string> scenarios;
   std::string junit;
   std::string through;
+  std::string tcp;
   bool is_json = false;
   bool shows_all = false;
   bool api_only = false;
@@ -97,8 +98,14 @@ int run(XcheckOptions& options) {
                 "--api is for rxe and siw; for another device, run the conformance program there "
                 "and give its output to --compare");
   }
-  if (plan.against == "siw" && plan.uses_ipv6) {
-    return fail(exit_usage, "siw is reached through QEMU's own network, which is IPv4's");
+  plan.uses_own_tcp = options.tcp == "own";
+  if (!options.tcp.empty() && (plan.against != "siw" || options.api_only)) {
+    return fail(exit_usage, "--tcp is for what goes to siw");
+  }
+  if (plan.against == "siw" && plan.uses_ipv6 && !plan.uses_own_tcp) {
+    return fail(exit_usage,
+                "siw is reached through QEMU's own network, which is IPv4's, unless --tcp own says "
+                "otherwise");
   }
   plan.compares_api = options.api_only;
   plan.goes_through_cm = options.through == "cm";
@@ -163,13 +170,19 @@ void add_xcheck(CLI::App& app, int& status) {
   command->add_option("--path-mtu", options->plan.mtu_bytes, "bytes (what both ports have)")
       ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}))
       ->excludes(packets);
-  command->add_flag("--ipv6", options->plan.uses_ipv6, "RoCE v2 over IPv6 instead of IPv4")
-      ->excludes(packets);
+  command->add_flag("--ipv6", options->plan.uses_ipv6, "IPv6 instead of IPv4")->excludes(packets);
   command
       ->add_option("--through", options->through,
                    "how reliable connections are made: verbs (each end changes its queue pair's "
                    "states), or cm (rdma_cm; iWARP has no other way)")
       ->check(CLI::IsMember({"verbs", "cm"}))
+      ->excludes(packets);
+  command
+      ->add_option(
+          "--tcp", options->tcp,
+          "whose TCP carries iWARP to siw: system (through QEMU's own network), or own (on "
+          "an emulated wire, where --loss, --ipv6 and their like are possible)")
+      ->check(CLI::IsMember({"system", "own"}))
       ->excludes(packets);
   command->add_flag("--json", options->is_json, "As JSON");
   command->add_option("--junit", options->junit, "also write the matrix as JUnit's XML")

@@ -23,6 +23,8 @@ struct XcheckPlan {
   bool uses_ipv6 = false;
   /// Reliable connections are made through rdma_cm, too, where there is another way.
   bool goes_through_cm = false;
+  /// iWARP goes over an emulated wire by our own TCP, not by the system's; siw only.
+  bool uses_own_tcp = false;
   /// What the devices' API does, each by itself, instead of what goes over the wire; the guest's
   /// only.
   bool compares_api = false;

@@ -17,46 +17,31 @@ static const char usage[] =
     "usage: conformance alone [--device D] [--address A]\n"
     "       conformance agent [--device D] [--listen ADDRESS:PORT] [--once] [--ipv6] [--cm-port "
     "N]\n"
+    "                         [--address A]\n"
     "       conformance scripted [--device D] [--listen ADDRESS:PORT] [--once] [--ipv6]\n"
     "       conformance master --agent ADDRESS:PORT [--device D] [--mtu N] [--only TEXT] [--ipv6]\n"
-    "                          [--through-cm] [--cm-port N]\n"
+    "                          [--through-cm] [--cm-port N] [--address A]\n"
     "\n"
-    "alone   records what the device's API does, a JSON line for each observation. An iWARP "
-    "device\n"
-    "        connects to itself at --address, one of its interface's; 127.0.0.1 unless told "
-    "otherwise\n"
+    "alone   records what the device's API does, a JSON line for each observation\n"
     "agent   does what a master asks for, on a device; 127.0.0.1:18600 unless told otherwise\n"
     "master  runs each operation with an agent, both ways, and prints a JSON line for each\n"
     "scripted  is the device whose peer is a script, for `verbena xcheck --packets`\n"
     "\n"
-    "--through-cm makes reliable connections through rdma_cm. iWARP has no other way, and wants "
-    "the\n"
-    "addresses of the agent's connection to be the devices'. --cm-port is where rdma_cm listens.\n"
+    "--through-cm makes reliable connections through rdma_cm. iWARP has no other way, and is "
+    "told by\n"
+    "--address which of its interface's addresses to use: 127.0.0.1 alone, else the one of the "
+    "agent's\n"
+    "connection unless told otherwise. --cm-port is where rdma_cm listens.\n"
     "\n"
     "An agent obeys whoever connects: only as far as it takes to run these operations.\n";
 
 static const char default_address[] = "127.0.0.1";
 
-// An iWARP device's pairs are connected by rdma_cm, from the device's address to itself. Returns 0
-// if the text is no address of either family.
-static int read_address(const char* text, struct sockaddr_storage* address) {
-  struct sockaddr_in* ipv4 = (struct sockaddr_in*)address;
-  struct sockaddr_in6* ipv6 = (struct sockaddr_in6*)address;
-  *address = (struct sockaddr_storage){.ss_family = AF_INET};
-  if (inet_pton(AF_INET, text, &ipv4->sin_addr) == 1) {
-    return 1;
-  }
-  address->ss_family = AF_INET6;
-  return inet_pton(AF_INET6, text, &ipv6->sin6_addr) == 1;
-}
-
+// An iWARP device's pairs are connected by rdma_cm, from the device's address to itself.
 static void start_manager(struct manager* manager, const struct device* device,
                           const char* address_text) {
   struct sockaddr_storage address;
-  if (!read_address(address_text, &address)) {
-    fprintf(stderr, "conformance: --address %s is no IP address\n", address_text);
-    exit(2);
-  }
+  read_address(address_text, &address);
   errno = open_manager(manager, device, 0, &address, &address);
   if (errno != 0) {
     fprintf(stderr,
@@ -77,7 +62,7 @@ static int run_alone(const struct wire_options* options) {
   observe("device", "open", "transport", "%s", is_iwarp(&device) ? "iWARP" : "InfiniBand");
   struct device* subject = &device;
   if (is_iwarp(&device)) {
-    start_manager(&manager, &device, options->address ? options->address : default_address);
+    start_manager(&manager, &device, options->own ? options->own : default_address);
     subject = &manager.device;
   }
   observe_objects(subject);
@@ -115,9 +100,10 @@ static int parse(int count, char** words, struct wire_options* options) {
     const char* value = words[i + 1];
     if (strcmp(words[i], "--device") == 0) {
       options->device = value;
-    } else if (strcmp(words[i], "--listen") == 0 || strcmp(words[i], "--agent") == 0 ||
-               strcmp(words[i], "--address") == 0) {
+    } else if (strcmp(words[i], "--listen") == 0 || strcmp(words[i], "--agent") == 0) {
       options->address = value;
+    } else if (strcmp(words[i], "--address") == 0) {
+      options->own = value;
     } else if (strcmp(words[i], "--mtu") == 0) {
       options->mtu = atoi(value);
     } else if (strcmp(words[i], "--cm-port") == 0) {
@@ -136,6 +122,11 @@ int main(int argc, char** argv) {
   struct wire_options options = {.ip_version = 4};
   if (argc < 2 || !parse(argc - 2, argv + 2, &options)) {
     return bad_usage();
+  }
+  struct sockaddr_storage ignored;
+  if (options.own != NULL && !read_address(options.own, &ignored)) {
+    fprintf(stderr, "conformance: --address %s is no IP address\n", options.own);
+    return 2;
   }
   // Who hangs up is told by what write() returns: an agent outlives its masters.
   signal(SIGPIPE, SIG_IGN);

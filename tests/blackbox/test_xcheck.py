@@ -254,18 +254,19 @@ def listening(host) -> str:
     return "\n".join(item["sentence"] for item in found if item["subject"] == "listening")
 
 
-def test_an_agents_device_listens_for_masters_only(host):
+@pytest.mark.parametrize("options,address", [((), "-"), (("--address", "127.0.0.1"), "127.0.0.1")])
+def test_an_agents_device_listens_for_masters_only(host, options, address):
     """Who connects and doesn't greet makes nothing of it listen."""
     port, cm_port = host.free_port(), host.free_port()
     agent = host.start(str(CONFORMANCE), "agent", "--once", "--cm-port", str(cm_port), "--listen",
-                       f"{hosts.LOOPBACK}:{port}")
+                       f"{hosts.LOOPBACK}:{port}", *options)
     host.wait_for_listener(agent, port)
     with socket.create_connection((hosts.LOOPBACK, port)) as someone:
         greeting = someone.makefile().readline()
         assert greeting.startswith("verbena-conformance "), greeting
         assert listening(host) == ""
         someone.sendall(greeting.encode())
-        assert someone.makefile().readline() == f"manager {cm_port}\n"
+        assert someone.makefile().readline() == f"manager {cm_port} {address}\n"
         assert f"TCP port {cm_port} " in listening(host)
     agent.succeed()
 
@@ -288,6 +289,10 @@ def test_what_makes_no_sense_is_said(host):
     assert program.status == 2 and "--against or --compare" in program.err, program.report()
     program = xcheck(host, "--against", "self", "--api")
     assert program.status == 2 and "--api is for rxe and siw" in program.err, program.report()
+    program = xcheck(host, "--against", "rxe", "--tcp", "own")
+    assert program.status == 2 and "--tcp is for what goes to siw" in program.err, program.report()
+    program = xcheck(host, "--against", "siw", "--ipv6")
+    assert program.status == 2 and "unless --tcp own" in program.err, program.report()
     program = xcheck(host, "--against", "self", "--only", "RC GUESS")
     assert program.status == 1, program.report()
     assert 'no operation has "RC GUESS" in its name' in program.err, program.report()
