@@ -38,21 +38,32 @@ int fail(int status, const std::string& sentence) {
   return status;
 }
 
+bool writes_junit(const Matrix& matrix, const XcheckOptions& options) {
+  const std::string& against = options.plan.against;
+  if (options.junit.empty()) {
+    return true;
+  }
+  const auto written =
+      write_junit(matrix, against.empty() ? "a recording" : against, options.junit);
+  if (!written) {
+    fail(exit_failed, written.error());
+  }
+  return written.has_value();
+}
+
 int show(const Comparison& comparison, const XcheckOptions& options) {
   options.is_json ? print_comparison_json(comparison)
                   : print_comparison(comparison, options.shows_all);
-  return comparison.unexplained.empty() ? exit_ok : exit_failed;
+  const bool is_told = writes_junit(as_matrix(comparison), options);
+  return is_told && comparison.unexplained.empty() ? exit_ok : exit_failed;
 }
 
 int show(const Matrix& matrix, const XcheckOptions& options) {
   const std::string& against = options.plan.against;
   options.is_json ? print_matrix_json(matrix, against) : print_matrix(matrix, against);
-  if (!options.junit.empty()) {
-    if (const auto written = write_junit(matrix, against, options.junit); !written) {
-      return fail(exit_failed, written.error());
-    }
-  }
-  return count(matrix, "differs") == 0 && count(matrix, "agrees") > 0 ? exit_ok : exit_failed;
+  const bool is_told = writes_junit(matrix, options);
+  return is_told && count(matrix, "differs") == 0 && count(matrix, "agrees") > 0 ? exit_ok
+                                                                                 : exit_failed;
 }
 
 int compare_files(const XcheckOptions& options) {
@@ -99,7 +110,7 @@ int run(XcheckOptions& options) {
                 "and give its output to --compare");
   }
   plan.uses_own_tcp = options.tcp == "own";
-  if (!options.tcp.empty() && (plan.against != "siw" || options.api_only)) {
+  if (!options.tcp.empty() && plan.against != "siw") {
     return fail(exit_usage, "--tcp is for what goes to siw");
   }
   if (plan.against == "siw" && plan.uses_ipv6 && !plan.uses_own_tcp) {
@@ -166,26 +177,32 @@ void add_xcheck(CLI::App& app, int& status) {
   command
       ->add_option("--only", options->plan.only,
                    "operations or scenarios whose names have this in them")
-      ->type_name("TEXT");
+      ->type_name("TEXT")
+      ->excludes(api)
+      ->excludes(files);
   command->add_option("--path-mtu", options->plan.mtu_bytes, "bytes (what both ports have)")
       ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}))
       ->excludes(packets);
-  command->add_flag("--ipv6", options->plan.uses_ipv6, "IPv6 instead of IPv4")->excludes(packets);
+  command->add_flag("--ipv6", options->plan.uses_ipv6, "IPv6 instead of IPv4")
+      ->excludes(packets)
+      ->excludes(api);
   command
       ->add_option("--through", options->through,
                    "how reliable connections are made: verbs (each end changes its queue pair's "
                    "states), or cm (rdma_cm; iWARP has no other way)")
       ->check(CLI::IsMember({"verbs", "cm"}))
-      ->excludes(packets);
+      ->excludes(packets)
+      ->excludes(api);
   command
       ->add_option(
           "--tcp", options->tcp,
           "whose TCP carries iWARP to siw: system (through QEMU's own network), or own (on "
           "an emulated wire, where --loss, --ipv6 and their like are possible)")
       ->check(CLI::IsMember({"system", "own"}))
-      ->excludes(packets);
+      ->excludes(packets)
+      ->excludes(api);
   command->add_flag("--json", options->is_json, "As JSON");
-  command->add_option("--junit", options->junit, "also write the matrix as JUnit's XML")
+  command->add_option("--junit", options->junit, "also write what came of it as JUnit's XML")
       ->type_name("FILE");
   options->plan.device.add_to(*command);
   command->footer(footer);

@@ -277,7 +277,7 @@ NOT_OF_IWARP = {"RC SEND_IMM", "RC WRITE_IMM", "RC CAS", "RC FAA"}
 
 def check_matrix(host, *options: str) -> set[tuple[str, str]]:
     """siw finds a bad CRC where one is cut by the border of two segments, which seldom happens
-    here: what differs must do so twice. Returns the operations that agree, with their initiators."""
+    here: what differs must do so twice. Returns who initiated what agrees."""
     for _ in range(2):
         program = host.verbena_command("xcheck", "--against", "siw", "--json", *options,
                                        timeout_s=GUEST_LIMIT_S)

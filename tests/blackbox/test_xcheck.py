@@ -80,6 +80,23 @@ def test_a_known_difference_is_told_with_its_rule_and_others_fail(host, tmp_path
     assert [len(told[name]) for name in ("accepted", "unexplained")] == [1, 1]
 
 
+def test_ci_can_read_what_a_comparison_found(host, tmp_path, recording):
+    """A test for each case; what is known to differ passes, what isn't fails with its words."""
+    theirs = changed(recording, "RC SEND 1", "responder", "byte_len", "2")
+    theirs = changed(theirs, "SEND, wrong local key", "requester", "completion",
+                     "local QP operation error")
+    junit = tmp_path / "junit.xml"
+    program = xcheck(host, "--compare", write(tmp_path / "ours.json", recording),
+                     write(tmp_path / "theirs.json", theirs), "--junit", str(junit))
+    assert program.status == 1, program.report()
+    suite = xml.etree.ElementTree.parse(junit).getroot()
+    assert {case.get("name") for case in suite} == {one["case"] for one in recording}
+    failures = {case.get("name"): case.find("failure") for case in suite
+                if case.find("failure") is not None}
+    assert set(failures) == {"RC SEND 1"} and suite.get("failures") == "1"
+    assert failures["RC SEND 1"].get("message") == "responder, byte_len: ours 1, theirs 2"
+
+
 def test_a_rule_explains_what_it_says_and_no_more(host, tmp_path, recording):
     """rxe's flag of a GRH may be there besides; that the one of the immediate is gone is no part of
     it."""
@@ -291,6 +308,9 @@ def test_what_makes_no_sense_is_said(host):
     assert program.status == 2 and "--api is for rxe and siw" in program.err, program.report()
     program = xcheck(host, "--against", "rxe", "--tcp", "own")
     assert program.status == 2 and "--tcp is for what goes to siw" in program.err, program.report()
+    for option in (("--only", "RC"), ("--ipv6",), ("--through", "cm"), ("--tcp", "own")):
+        program = xcheck(host, "--against", "siw", "--api", *option)
+        assert program.status == 2 and "excludes" in program.err, program.report()
     program = xcheck(host, "--against", "siw", "--ipv6")
     assert program.status == 2 and "unless --tcp own" in program.err, program.report()
     program = xcheck(host, "--against", "self", "--only", "RC GUESS")
