@@ -47,7 +47,7 @@ void open_device(struct device* device, const char* name, int ip_version) {
   if (list == NULL) {
     fatal("ibv_get_device_list");
   }
-  device->context = NULL;
+  *device = (struct device){0};
   for (int i = 0; i < count && device->context == NULL; ++i) {
     if (name == NULL || strcmp(ibv_get_device_name(list[i]), name) == 0) {
       device->context = ibv_open_device(list[i]);

@@ -13,6 +13,8 @@ struct device {
   // Row of the GID table that packets are sent from.
   int gid_index;
   union ibv_gid gid;
+  // Connects pairs of one process on iWARP (connection.h); else NULL.
+  struct manager* manager;
 };
 
 // A queue pair with a completion queue, and memory that a peer may do all to.

@@ -9,6 +9,10 @@ struct pair {
   struct endpoint responder;
   // Of the responder, for datagrams.
   struct ibv_ah* address;
+  // Of a connection that rdma_cm has made (pair_by_cm.h); else NULL.
+  struct manager* manager;
+  struct rdma_cm_id* requester_id;
+  struct rdma_cm_id* responder_id;
 };
 
 enum {
@@ -20,7 +24,8 @@ enum {
   silence_ms = 1000,
 };
 
-// Returns 0 if both are in RTS; else it has printed what failed, and nothing is left.
+// Returns 0 if both are in RTS; else it has printed what failed, and nothing is left. On iWARP the
+// device's manager connects them, and there are neither a path MTU nor retries.
 int open_pair(struct pair* pair, struct device* device, const char* name, enum ibv_qp_type type,
               enum ibv_mtu mtu, uint8_t rnr_retry);
 void close_pair(struct pair* pair);

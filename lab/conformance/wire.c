@@ -1,5 +1,6 @@
 #include "lab/conformance/wire.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include "lab/conformance/wire_case.h"
 
 // Of the control protocol: both sides must speak the same.
+static const char same_address[] = "-";
 static const char greeting[] = "verbena-conformance 3";
 
 enum { mtu_min = 256, mtu_max = 4096 };
@@ -48,23 +50,36 @@ static int hear_greeting(struct control* control, struct partner* partner) {
 
 // Of one control connection. A device without rdma_cm is none to give up for: it has other cases.
 static void open_manager_of(struct manager* manager, const struct device* device,
-                            const struct control* control, int port) {
+                            const struct control* control, const struct wire_options* options) {
   struct sockaddr_storage own, peer;
-  const int failed = ends_of(control, &own, &peer)
-                         ? open_manager(manager, device, (uint16_t)port, &own, &peer)
-                         : ENOTCONN;
+  int failed = ends_of(control, &own, &peer) ? 0 : ENOTCONN;
+  if (failed == 0) {
+    if (options->own != NULL) {
+      read_address(options->own, &own);
+    }
+    failed = open_manager(manager, device, (uint16_t)options->cm_port, &own, &peer);
+  }
   if (failed != 0) {
     fprintf(stderr, "conformance: no connections through rdma_cm: %s\n", strerror(failed));
   }
 }
 
-// "manager PORT", both ways: where rdma_cm listens. Only once both have greeted: nobody else makes
+// "manager PORT ADDRESS", both ways: where rdma_cm listens, the latter "-" if the control
+// connection's address is meant. Only once both have greeted: nobody else makes
 // a device listen. Returns 0 if the other side has no such answer.
-static int meet_manager(struct control* control, struct manager* manager, struct partner* partner) {
-  char line[line_bytes_max];
+static int meet_manager(struct control* control, struct manager* manager, struct partner* partner,
+                        const struct wire_options* options) {
+  char line[line_bytes_max], address[INET6_ADDRSTRLEN];
   unsigned port = 0;
-  if (!tell(control, "manager %u", manager_port(manager)) || !hear(control, line) ||
-      sscanf(line, "manager %u", &port) != 1 || port > UINT16_MAX) {
+  _Static_assert(INET6_ADDRSTRLEN == 46, "as in the format below, with its end");
+  if (!tell(control, "manager %u %s", manager_port(manager),
+            options->own != NULL ? options->own : same_address) ||
+      !hear(control, line) || sscanf(line, "manager %u %45s", &port, address) != 2 ||
+      port > UINT16_MAX) {
+    return 0;
+  }
+  partner->address = (struct sockaddr_storage){.ss_family = AF_UNSPEC};
+  if (strcmp(address, same_address) != 0 && !read_address(address, &partner->address)) {
     return 0;
   }
   partner->port = (uint16_t)port;
@@ -103,8 +118,8 @@ static int serve(struct device* device, struct control* control,
   if (!greet(control, device) || hear_greeting(control, &partner) == 0) {
     return 0;
   }
-  open_manager_of(&manager, device, control, options->cm_port);
-  int goes_on = meet_manager(control, &manager, &partner);
+  open_manager_of(&manager, device, control, options);
+  int goes_on = meet_manager(control, &manager, &partner, options);
   while (goes_on) {
     goes_on = hear(control, line) && obey(device, &manager, control, line);
   }
@@ -163,6 +178,9 @@ struct master {
   struct control control;
   enum ibv_mtu mtu;
   int by_cm;
+  // The agent's iWARP device has an address of its own: what goes to a port without a listener
+  // doesn't end before it is there, as in QEMU's network.
+  int is_direct;
 };
 
 static int run_one(struct master* master, int index, uint32_t bytes, int is_initiator) {
@@ -212,9 +230,8 @@ static int sizes_of(const struct wire_operation* operation, uint32_t mtu,
 // Is there such a thing on this device, connected in this way?
 static int is_for(const struct master* master, const struct wire_operation* operation) {
   if (is_iwarp(&master->device)) {
-    // What goes to a port without a listener may end before it is at an iWARP device: in QEMU's
-    // network.
-    return operation->type == IBV_QPT_RC && operation->kind != kind_nobody;
+    const int is_seen = operation->kind != kind_nobody || master->is_direct;
+    return operation->type == IBV_QPT_RC && is_seen;
   }
   return !master->by_cm || operation->type == IBV_QPT_RC || operation->kind == kind_multicast;
 }
@@ -250,8 +267,12 @@ static int meet_agent(struct master* master, const struct wire_options* options)
   if (!greet(&master->control, &master->device)) {
     return 0;
   }
-  open_manager_of(&master->manager, &master->device, &master->control, options->cm_port);
-  return meet_manager(&master->control, &master->manager, &partner) ? mtu : 0;
+  open_manager_of(&master->manager, &master->device, &master->control, options);
+  if (!meet_manager(&master->control, &master->manager, &partner, options)) {
+    return 0;
+  }
+  master->is_direct = partner.address.ss_family != AF_UNSPEC;
+  return mtu;
 }
 
 int run_master(const struct wire_options* options) {
