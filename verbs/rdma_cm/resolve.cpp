@@ -54,10 +54,7 @@ std::optional<Local> loopback_local(const sockaddr& address) {
 std::optional<Local> local_for(const CmId& id, const sockaddr& source, const sockaddr& to) {
   const Gid remote = gid_of(to);
   if (id.device != nullptr) {
-    // Of what is on a link the kernel knows nothing: it may have the same address for itself.
-    const bool itself = !id.device->index_of(remote) &&
-                        !id.device->manager->address_toward(remote) && is_of_this_host(to);
-    return Local{id.device, id.path.local, itself ? id.path.local : remote};
+    return Local{id.device, id.path.local, remote_from(id, to)};
   }
   if (source.sa_family != AF_UNSPEC && !is_any(source)) {
     Device* device = device_with(gid_of(source));
@@ -170,6 +167,14 @@ void release_bindings(CmId& id) {
     binding.device->manager->release(binding);
   }
   id.bindings.clear();
+}
+
+Gid remote_from(const CmId& id, const sockaddr& to) {
+  const Gid remote = gid_of(to);
+  // Of what is on a link the kernel knows nothing: it may have the same address for itself.
+  const bool itself = !id.device->index_of(remote) && !id.device->manager->address_toward(remote) &&
+                      is_of_this_host(to);
+  return itself ? id.path.local : remote;
 }
 
 Errno bind_addr(CmId& id, const sockaddr& address) {
