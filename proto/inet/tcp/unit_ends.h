@@ -14,8 +14,8 @@ namespace verbena::inet {
 
 class UnitEnds {
  public:
-  /// Twice what a buffer of 1 MiB holds if each unit nearly fills an Ethernet frame. Beyond that
-  /// units are joined, and cut wherever a segment ends.
+  /// More than a buffer of 1 MiB holds of units that fill an Ethernet frame each. Beyond that units
+  /// are joined, and cut wherever a segment ends.
   static constexpr std::size_t ends_max = 1024;
 
   /// A unit of bytes up to `end`, behind all others. Small ones that aren't sent yet, those behind
