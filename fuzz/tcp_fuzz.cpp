@@ -65,6 +65,8 @@ struct Wire {
   /// The end of what we have sent, and what we acknowledged last.
   TcpSeq own_end{};
   TcpSeq acknowledged{};
+  /// What the peer acknowledged last.
+  TcpSeq heard_until{};
   std::uint32_t payload_bytes_max = packet_bytes_max;
   /// By the program.
   std::uint32_t written = 0;
@@ -341,7 +343,9 @@ void Target::hear() {
   header.destination_port = own.port;
   const TcpSeq at = near(wire.acknowledged);
   header.sequence = at.value();
-  header.acknowledgement = near(wire.own_end).value();
+  // All that was sent, or the same once more.
+  wire.heard_until = near(input_.ConsumeBool() ? wire.own_end : wire.heard_until);
+  header.acknowledgement = wire.heard_until.value();
   header.window = input_.ConsumeBool() ? 0xFFFF : input_.ConsumeIntegral<std::uint16_t>();
   header.urgent = header.window.value();
 
