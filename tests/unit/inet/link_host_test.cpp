@@ -70,10 +70,11 @@ Bytes icmp_frame(std::uint8_t type, std::size_t data_bytes) {
   header.checksum = ipv4_checksum(header);
   EthernetHeader ethernet{.destination = mac_of_number(1), .source = mac_of_number(2)};
   ethernet.ethertype = ethertype_ipv4;
-  Bytes frame(ethernet_header_bytes + ipv4_header_bytes);
+  constexpr std::size_t prefix_bytes = ethernet_header_bytes + ipv4_header_bytes;
+  Bytes frame(prefix_bytes + message.size());
   write_struct(MutableBytes(frame), ethernet);
   write_struct(MutableBytes(frame).subspan(ethernet_header_bytes), header);
-  frame.insert(frame.end(), message.begin(), message.end());
+  copy_bytes(MutableBytes(frame).subspan(prefix_bytes), message);
   return frame;
 }
 
