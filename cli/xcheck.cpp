@@ -104,10 +104,21 @@ int run(XcheckOptions& options) {
     return send_packets(options);
   }
   XcheckPlan& plan = options.plan;
-  if (options.api_only && plan.against != "rxe" && plan.against != "siw") {
+  const bool is_here = is_device_of_host(plan.against);
+  if (options.api_only && plan.against != "rxe" && plan.against != "siw" && !is_here) {
     return fail(exit_usage,
-                "--api is for rxe and siw; for another device, run the conformance program there "
-                "and give its output to --compare");
+                "--api is for rxe, siw and a device of this host, by its name; for another device, "
+                "run the conformance program there and give its output to --compare");
+  }
+  if (!options.api_only && is_here) {
+    return fail(exit_usage,
+                fmt::format("{0} is a device of this host, for --api; for the operations start "
+                            "`conformance agent --device {0}` with its libibverbs, and name the "
+                            "agent's address",
+                            plan.against));
+  }
+  if (!plan.device_address.empty() && !is_here) {
+    return fail(exit_usage, "--device-address is for a device of this host");
   }
   plan.uses_own_tcp = options.tcp == "own";
   if (!options.tcp.empty() && plan.against != "siw") {
@@ -137,10 +148,12 @@ constexpr const char* footer =
     "--mpa-crc\n"
     "            says which\n"
     "  self      another one of ours\n"
+    "  DEVICE    a device of this host by its name, with --api\n"
     "  HOST      an agent: on that host, `conformance agent --device D --listen ADDRESS:18600`; "
     "our\n"
     "            device must reach it, so give the options of `verbena run`\n"
-    "With --api rxe or siw and ours are observed, each by itself: what calls return, completions,\n"
+    "With --api rxe, siw or DEVICE and ours are observed, each by itself: what calls return, "
+    "completions,\n"
     "events, states. Differences that are known are told with the rule that makes ours right.\n"
     "--compare does so with two files that `conformance alone` wrote, ours first. The program is "
     "in\n"
@@ -159,13 +172,18 @@ void add_xcheck(CLI::App& app, int& status) {
   CLI::App* command =
       app.add_subcommand("xcheck", "Check our device against one that nobody here wrote");
   auto* against = command->add_option("--against", options->plan.against, "whom to check against")
-                      ->type_name("rxe|siw|self|HOST[:PORT]");
+                      ->type_name("rxe|siw|self|DEVICE|HOST[:PORT]");
   auto* files = command->add_option("--compare", options->files, "compare two recordings")
                     ->expected(2)
                     ->type_name("OURS THEIRS");
   against->excludes(files);
   auto* api =
       command->add_flag("--api", options->api_only, "what the devices' API does, each by itself");
+  command
+      ->add_option("--device-address", options->plan.device_address,
+                   "of DEVICE's interface, if it is one of iWARP")
+      ->type_name("ADDRESS")
+      ->excludes(files);
   auto* packets =
       command
           ->add_option("--packets", options->scenarios,

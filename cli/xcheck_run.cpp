@@ -322,6 +322,39 @@ Recordings observe_both(const XcheckPlan& plan, const LabPlaces& places,
   return done ? Recordings() : Error(done.error());
 }
 
+const fs::path sys_devices = "/sys/class/infiniband";
+
+/// "4: RNIC" (enum ibv_node_type).
+bool is_rnic(const std::string& device) {
+  return contents(sys_devices / device / "node_type").starts_with('4');
+}
+
+/// By the libibverbs of whoever runs this, so that no variable of ours may be set for it.
+Recordings observe_device(const XcheckPlan& plan, const LabPlaces& places,
+                          const ScratchDirectory& scratch) {
+  OurSide ours(places, scratch, plan);
+  ChildPlan theirs{
+      .words = {(places.tools / "conformance").string(), "alone", "--device", plan.against},
+      .output = scratch.path() / "theirs",
+      .errors = scratch.path() / "theirs.errors"};
+  if (is_rnic(plan.against)) {
+    ours.set_device({"--transport", "iwarp"});
+  }
+  if (!plan.device_address.empty()) {
+    theirs.words.insert(theirs.words.end(), {"--address", plan.device_address});
+  }
+  tell(fmt::format("observing ours and {}, about a minute", plan.against));
+  if (auto done = ours.run({"alone"}, "ours", alone_limit); !done) {
+    return Error(done.error());
+  }
+  const ChildEnd end = run_child(theirs, alone_limit);
+  if (end.status != 0) {
+    return Error(fmt::format("observing {} ended with {}: {}", plan.against, end.status,
+                             contents(theirs.errors)));
+  }
+  return Recordings();
+}
+
 Recordings against_rxe(const XcheckPlan& plan, const LabPlaces& places,
                        const ScratchDirectory& scratch) {
   const std::uint16_t port = free_port();
@@ -367,6 +400,7 @@ Recordings against_guest_twice(const XcheckPlan& plan, const LabPlaces& places,
 /// The rest needs no guest.
 Recordings run_master_once(const OurSide& ours, const ScratchDirectory& scratch,
                            const std::string& agent) {
+  tell(fmt::format("running the operations with the agent at {}, half a minute or more", agent));
   const auto done = ours.run_master(agent, "matrix");
   return done ? Recordings({Recording{scratch.path() / "matrix", ""}}) : Error(done.error());
 }
@@ -412,6 +446,12 @@ Result<Matrix, std::string> matrix_of(const std::vector<Recording>& recordings) 
 
 }  // namespace
 
+bool is_device_of_host(const std::string& name) {
+  std::error_code ignored;
+  return !name.empty() && name.find('/') == std::string::npos && name[0] != '.' &&
+         fs::exists(sys_devices / name, ignored);
+}
+
 Result<XcheckResult, std::string> run_xcheck(const XcheckPlan& plan) {
   const auto places = lab_places();
   if (!places) {
@@ -420,6 +460,7 @@ Result<XcheckResult, std::string> run_xcheck(const XcheckPlan& plan) {
   const ScratchDirectory scratch("verbena-xcheck");
   const bool is_guest = plan.against == "rxe" || plan.against == "siw";
   const auto done = is_guest                 ? against_guest_twice(plan, *places, scratch)
+                    : plan.compares_api      ? observe_device(plan, *places, scratch)
                     : plan.against == "self" ? against_self(plan, *places, scratch)
                                              : against_agent(plan, *places, scratch);
   if (!done) {

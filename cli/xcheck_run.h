@@ -14,8 +14,11 @@ namespace verbena::cli {
 
 /// Against whom, and what.
 struct XcheckPlan {
-  /// "rxe" or "siw" (in the guest), "self" (another one of ours), or ADDRESS[:PORT] of an agent.
+  /// "rxe" or "siw" (in the guest), "self" (another one of ours), the name of a device of this host
+  /// (is_device_of_host()), or ADDRESS[:PORT] of an agent.
   std::string against;
+  /// Of the interface of this host's device; iWARP only.
+  std::string device_address;
   /// Part of the names of the operations to run; all if empty.
   std::string only;
   /// Path MTU in bytes; 0: what both ports have.
@@ -25,8 +28,8 @@ struct XcheckPlan {
   bool goes_through_cm = false;
   /// iWARP goes over an emulated wire by our own TCP, not by the system's; siw only.
   bool uses_own_tcp = false;
-  /// What the devices' API does, each by itself, instead of what goes over the wire; the guest's
-  /// only.
+  /// What the devices' API does, each by itself, instead of what goes over the wire; against the
+  /// guest's devices and those of this host, for which there is nothing else.
   bool compares_api = false;
   /// Our device's options, for `verbena run`.
   DeviceOptions device;
@@ -37,6 +40,9 @@ struct XcheckResult {
   Matrix matrix;
   Comparison comparison;
 };
+
+/// Does the kernel of this host have a device of this name?
+[[nodiscard]] bool is_device_of_host(const std::string& name);
 
 /// Runs all that the plan says. The error is sentences.
 [[nodiscard]] Result<XcheckResult, std::string> run_xcheck(const XcheckPlan& plan);

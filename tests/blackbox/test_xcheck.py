@@ -185,6 +185,29 @@ def test_an_address_that_is_not_the_iwarp_device_s_is_refused(host, address, sta
     assert program.status == status and words in program.err, program.report()
 
 
+# --- A device of this host: ours, as far as a program under `verbena run` can tell
+
+
+@pytest.mark.parametrize("transport,name", [("roce", "verbena0"), ("iwarp", "verbena_iw0")])
+def test_a_device_of_this_host_is_compared_by_its_name(host, transport, name):
+    program = host.run(str(host.verbena), "xcheck", "--against", name, "--api",
+                       options=("--transport", transport))
+    assert program.status == 0, program.report()
+    assert " observations are the same, 0 differ as they should, 0 differ" in program.out
+
+
+def test_the_address_of_an_iwarp_device_of_this_host_may_be_told(host):
+    program = host.run(str(host.verbena), "xcheck", "--against", "verbena_iw0", "--api",
+                       "--device-address", "192.0.2.7", options=("--transport", "iwarp"))
+    assert program.status == 1 and "can't listen on 192.0.2.7" in program.err, program.report()
+
+
+def test_for_operations_a_device_of_this_host_needs_an_agent(host):
+    program = host.run(str(host.verbena), "xcheck", "--against", "verbena0")
+    assert program.status == 2 and "conformance agent --device verbena0" in program.err, (
+        program.report())
+
+
 # --- Files
 
 
@@ -305,9 +328,12 @@ def test_what_makes_no_sense_is_said(host):
     program = xcheck(host)
     assert program.status == 2 and "--against or --compare" in program.err, program.report()
     program = xcheck(host, "--against", "self", "--api")
-    assert program.status == 2 and "--api is for rxe and siw" in program.err, program.report()
+    said = "--api is for rxe, siw and a device"
+    assert program.status == 2 and said in program.err, program.report()
     program = xcheck(host, "--against", "rxe", "--tcp", "own")
     assert program.status == 2 and "--tcp is for what goes to siw" in program.err, program.report()
+    program = xcheck(host, "--against", "self", "--device-address", "127.0.0.1")
+    assert program.status == 2 and "for a device of this host" in program.err, program.report()
     for option in (("--only", "RC"), ("--ipv6",), ("--through", "cm"), ("--tcp", "own")):
         program = xcheck(host, "--against", "siw", "--api", *option)
         assert program.status == 2 and "excludes" in program.err, program.report()
