@@ -241,7 +241,8 @@ QpFailure RcRequester::retry(TransportEnv& env, PacketNote::Cause cause) {
     return fail_head(env, WcStatus::retry_exc_err);
   }
   go_back(env, cause);
-  arm_ack_timer(env);
+  // The time runs from when it is sent: that the answers of our own responder go first is no loss.
+  ack_deadline_ = time_never;
   return QpFailure::none;
 }
 
