@@ -51,6 +51,8 @@ constexpr int publishing_cost_divisor = 1000;
 /// fork() and exit() don't wait longer for a lock whose holder may never come back: the thread that
 /// holds it may be the one that forks or exits, in a signal handler.
 constexpr Duration hook_patience = 200ms;
+/// And how long they wait for the thread to end, which takes long only where it gets no processor.
+constexpr Duration thread_end_patience = 5s;
 
 /// A port without a network, for what comes after exit().
 class NullPort final : public Port {
@@ -59,6 +61,7 @@ class NullPort final : public Port {
     return MutableBytes(frame_).first(std::min(bytes, frame_.size()));
   }
   void commit(const PacketNote& /*note*/) override { ++statistics_.frames_lost; }
+  [[nodiscard]] bool is_unread(const FrameRoute& /*route*/) override { return false; }
   std::uint32_t poll_receive(FrameHandler& /*handler*/, std::uint32_t /*frames_max*/) override {
     return 0;
   }
@@ -436,15 +439,17 @@ void EngineLoop::sleep_unlocked(std::optional<Duration> timeout) {
 }
 
 bool EngineLoop::stop_thread(Duration limit) {
-  const auto* ended = reinterpret_cast<const std::uint32_t*>(&thread_ended_);
-  if (lock_.try_lock_for(limit)) {
-    stop_ = true;
-    port_->wake();
-    lock_.unlock();
+  if (!lock_.try_lock_for(limit)) {
+    return false;
   }
-  constexpr int naps = 20;
+  stop_ = true;
+  port_->wake();
+  lock_.unlock();
+  // It waits for nothing but the lock, which nobody keeps. It may wait for a processor, though.
+  const auto* ended = reinterpret_cast<const std::uint32_t*>(&thread_ended_);
+  constexpr int naps = 500;
   for (int nap = 0; nap < naps && thread_ended_.load(std::memory_order_acquire) == 0; ++nap) {
-    sys::futex_wait(ended, 0, limit / naps);
+    sys::futex_wait(ended, 0, thread_end_patience / naps);
   }
   return thread_ended_.load(std::memory_order_acquire) != 0;
 }

@@ -136,7 +136,8 @@ class EngineLoop final : public FrameHandler, public ProcessHook {
   void start_running();
   /// The thread took over from a spinning application; `frames_waited` tells whether too late.
   void learn(bool frames_waited);
-  /// Without the lock: tells the thread to end and waits, for at most `limit`. False if it goes on.
+  /// Without the lock: tells the thread to end, if it gets the lock within `limit`, and waits until
+  /// it has. False if it goes on.
   bool stop_thread(Duration limit);
 
   EngineLock lock_;

@@ -69,9 +69,9 @@ void at_exit() {
 /// Behind at_exit() in the order of handlers. rping's threads both call exit(), at the same time:
 /// then one of them runs at_exit(), and the other must not end the process meanwhile.
 void await_at_exit() {
-  // Nothing at exit takes that long, unless it hangs.
-  constexpr Duration patience = std::chrono::seconds(1);
-  constexpr int naps = 20;
+  // Nothing at exit takes that long, unless it hangs: not on a machine that is busy, either.
+  constexpr Duration patience = std::chrono::seconds(10);
+  constexpr int naps = 200;
   for (int nap = 0; nap < naps && left == 0; ++nap) {
     sys::futex_wait(reinterpret_cast<const std::uint32_t*>(&left), 0, patience / naps);
   }

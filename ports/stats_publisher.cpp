@@ -42,7 +42,7 @@ StatsHeader& StatsPublisher::header() const {
 }
 
 void StatsPublisher::publish(Time now, const nic::Nic& nic, const PortStatistics& ways) {
-  if (!make_room(nic.object_counts().qps)) {
+  if (is_closed_ || !make_room(nic.object_counts().qps)) {
     return;
   }
   const std::uint64_t number = header().published.load(std::memory_order_relaxed) + 1;

@@ -21,8 +21,13 @@ class StatsPublisher {
   /// Makes a snapshot current. The file is made anew when there are more queue pairs than it has
   /// room for. Without space for it, what is known stays as it was.
   void publish(Time now, const nic::Nic& nic, const PortStatistics& ways);
-  /// Forgets the file; whoever clears the slot removes its name.
-  void close() { memory_.reset(); }
+  /// Forgets the file, and makes no other; whoever clears the slot removes its name. From then on
+  /// publish() does nothing: threads of a program that exits may go on, and a file that came after
+  /// the slot was cleared would stay.
+  void close() {
+    is_closed_ = true;
+    memory_.reset();
+  }
 
  private:
   /// False if there is no file to write to.
@@ -42,6 +47,7 @@ class StatsPublisher {
   sys::Fd unnamed_;
   /// The size that there was no space for.
   std::uint32_t refused_qps_ = listed_qps_max + 1;
+  bool is_closed_ = false;
   std::vector<const nic::Qp*> qps_;
 };
 

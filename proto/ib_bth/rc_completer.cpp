@@ -241,7 +241,8 @@ QpFailure RcRequester::retry(TransportEnv& env, PacketNote::Cause cause) {
     return fail_head(env, WcStatus::retry_exc_err);
   }
   go_back(env, cause);
-  // The time runs from when it is sent: that the answers of our own responder go first is no loss.
+  // It runs from when the packet is sent again: while a queue pair waits for its turn, nothing can
+  // be acknowledged.
   ack_deadline_ = time_never;
   return QpFailure::none;
 }

@@ -71,8 +71,12 @@ class Program:
     def wait_until(self, is_true, what: str, timeout_s: float = TIMEOUT_S) -> None:
         """Waits until something becomes true that this program does, which must not end before."""
         deadline = time.monotonic() + timeout_s
-        while not is_true():
-            assert self.is_running(), f"ended before {what}\n{self.report()}"
+        while True:
+            # In this order: it may do it and end between two looks.
+            was_running = self.is_running()
+            if is_true():
+                return
+            assert was_running, f"ended before {what}\n{self.report()}"
             assert time.monotonic() < deadline, f"no {what} in {timeout_s:g} s\n{self.report()}"
             time.sleep(POLL_INTERVAL_S)
 
@@ -83,12 +87,17 @@ class Program:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """Ends it, and whatever it started, as a crash would: nothing of it can clean up."""
+        """Ends it, and whatever it started, as a crash would: nothing of it can clean up. Nothing
+        of it is left when this returns."""
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
         self._process.wait()
+        deadline = time.monotonic() + TIMEOUT_S
+        while left := _living_in_group(self.pid):
+            assert time.monotonic() < deadline, f"processes {left} don't die\n{self.report()}"
+            time.sleep(POLL_INTERVAL_S)
 
     def cpu_ticks(self) -> int:
         """What it has used so far: user and system time, in clock ticks (proc(5))."""
@@ -107,6 +116,19 @@ class Program:
             if text:
                 parts += [f"{name}:", text.rstrip()]
         return "\n".join(parts)
+
+
+def _living_in_group(group: int) -> list[str]:
+    """Processes of a group, but for those that have ended and whom nobody has fetched."""
+    living = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, its_group = (process / "stat").read_text().rpartition(")")[2].split()[:3]
+        except OSError:
+            continue  # It has ended.
+        if int(its_group) == group and state not in "ZX":
+            living.append(process.name)
+    return living
 
 
 def _describe_threads(pid: int) -> str:

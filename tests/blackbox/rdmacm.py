@@ -22,6 +22,14 @@ def connect(host: hosts.Host, server: Program, *client: str, **how) -> Program:
     raise AssertionError(f"the server never listened\n{server.report()}")
 
 
+def wait_until_listening(host: hosts.Host, server: Program) -> None:
+    """Before a client that makes several connections: of one that comes too early, some might be
+    refused and others not, and a server that counts them would be out of step with the next client.
+    `host` is the server's."""
+    server.wait_until(
+        lambda: f"(process {server.pid})" in host.verbena_command("doctor").out, "listening")
+
+
 def start_listening(host: hosts.Host, port: str, *step: str) -> Program:
     """One end of a connection that ends where `step` says (programs/cm_steps.c)."""
     server = host.start(compiled("cm_steps"), "listen", port, *step)

@@ -6,7 +6,7 @@ import pytest
 
 from network import Cable
 from programs import compiled
-from rdmacm import connect, last_event, start_listening
+from rdmacm import connect, last_event, start_listening, wait_until_listening
 
 
 @pytest.fixture
@@ -57,6 +57,7 @@ def test_without_a_network_device_an_own_address_is_a_loopback_address(cable, bo
 
 def test_udaddy(cable):
     server = cable.a.start("udaddy", "-c", "4", "-C", "10")
+    wait_until_listening(cable.a, server)
     client = connect(cable.b, server, "udaddy", "-s", cable.a.address, "-c", "4", "-C", "10")
     server.succeed()
     assert "return status 0" in client.out, client.report()
@@ -69,6 +70,7 @@ def test_messages_that_the_wire_loses_are_sent_again(cable):
     cable.a.lose(one_of=20)
     port = str(cable.a.free_port())
     server = cable.a.start("ucmatose", "-c", "8", "-C", "4", "-p", port, **hasty)
+    wait_until_listening(cable.a, server)
     connect(cable.b, server, "ucmatose", "-s", cable.a.address, "-c", "8", "-C", "4", "-p", port,
             **hasty)
     server.succeed()

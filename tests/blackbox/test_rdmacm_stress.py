@@ -6,13 +6,14 @@ from __future__ import annotations
 import pytest
 
 from programs import compiled
-from rdmacm import connect, last_event, start_listening
+from rdmacm import connect, last_event, start_listening, wait_until_listening
 
 
 @pytest.mark.parametrize("total,at_once", [(10_000, 1), (2048, 64), (1000, 1000)])
 def test_nothing_is_left_of_connections(host, total, at_once):
     port = str(host.free_port())
     server = host.start(compiled("cm_cycles"), "listen", port, str(total))
+    wait_until_listening(host, server)
     client = connect(host, server, compiled("cm_cycles"), "connect", "127.0.0.1", port,
                      str(total), str(at_once))
     server.succeed()

@@ -7,6 +7,7 @@ import hashlib
 import json
 import pathlib
 import sys
+import time
 
 import pytest
 
@@ -63,14 +64,18 @@ def test_every_wait_for_nothing_ends_with_its_timeout(host):
         "connected: 6 timeouts", "connected: 3 time limits"]
 
 
+# Idle until a file is there.
 IDLE_PROGRAM = """
-import socket, sys, time
+import os, socket, sys, time
 peer = socket.socket()
 peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
 peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, int(sys.argv[2]))
 peer.connect(("127.0.0.1", int(sys.argv[1])))
-time.sleep(3.5)
+print("connected", flush=True)
+while not os.path.exists(sys.argv[3]):
+    time.sleep(0.05)
 """
+KEEP_ALIVE_INTERVAL_S = 1.0
 # The upper three bits of immediate data say control message, the lower ones which.
 KEEP_ALIVE = 0xE000_0001
 
@@ -78,18 +83,35 @@ KEEP_ALIVE = 0xE000_0001
 @pytest.mark.parametrize("wanted", [True, False])
 def test_keepalives(host, tmp_path, wanted):
     """An idle connection says every second that it is alive, if the program asks for that."""
-    capture = tmp_path / "client.pcapng"
+    capture, end = tmp_path / "client.pcapng", tmp_path / "end"
+
+    def captured() -> list[dict]:
+        """Also while it is written."""
+        lines = host.verbena_command("dump", "--json", str(capture)).out.splitlines()
+        return [json.loads(line) for line in lines]
+
+    def keep_alives(packets: list[dict]) -> list[dict]:
+        return [packet for packet in packets if packet["frame"]["direction"] == "out"
+                and packet.get("imm_dt", {}).get("immediate") == KEEP_ALIVE]
+
     port = str(host.free_port())
     server = with_sockets(host, compiled("plain_server"), "echo", port)
     server.wait_for_output("listening")
-    with_sockets(host, sys.executable, "-c", IDLE_PROGRAM, port, str(int(wanted)),
-                 options=["--capture", str(capture)]).succeed()
+    client = with_sockets(host, sys.executable, "-c", IDLE_PROGRAM, port, str(int(wanted)),
+                          str(end), options=["--capture", str(capture)])
+    client.wait_for_output("connected")
+    if wanted:
+        client.wait_until(lambda: len(keep_alives(captured())) >= 3, "keepalives")
+    else:
+        time.sleep(3.5 * KEEP_ALIVE_INTERVAL_S)
+    end.touch()
+    client.succeed()
     server.succeed()
-    packets = [json.loads(line) for line in host.verbena_command(
-        "dump", "--json", str(capture)).succeed().out.splitlines()]
-    sent = [packet for packet in packets if packet["frame"]["direction"] == "out"
-            and packet.get("imm_dt", {}).get("immediate") == KEEP_ALIVE]
-    assert len(sent) == (3 if wanted else 0), sent
+    packets = captured()
+    times = [packet["frame"]["relative_ns"] for packet in packets]
+    most = (max(times) - min(times)) / 1e9 / KEEP_ALIVE_INTERVAL_S
+    sent = keep_alives(packets)
+    assert 3 <= len(sent) <= most if wanted else sent == [], sent
 
 
 def test_rcopy(host, tmp_path):
@@ -111,10 +133,12 @@ def test_riostream(host):
     server.succeed()
 
 
-def test_udpong(host):
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2", "::1"])
+def test_udpong(host, address):
+    """Also by addresses of this host that no device has. What doesn't arrive, it sends for ever."""
     port = str(host.free_port())
-    server = host.start("udpong", "-p", port, "-b", "127.0.0.1")
-    client = connect(host, server, "udpong", "-p", port, "-s", "127.0.0.1", "-C", "50", "-S", "100")
+    server = host.start("udpong", "-p", port, "-b", address)
+    client = connect(host, server, "udpong", "-p", port, "-s", address, "-C", "50", "-S", "100")
     assert client.status == 0, client.report()
 
 

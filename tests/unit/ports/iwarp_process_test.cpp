@@ -30,7 +30,8 @@ TEST_CASE("a child of fork() has no hold on the connections, and its commands fa
   REQUIRE(pair.a.post_send(WrOpcode::send, 8, pair.a.sge(0, 100), nullptr));
   CHECK(pair.b.wait().status == WcStatus::success);
   pair.b.service->release(pair.b.listening);
-  REQUIRE(waiting.send(request_frame()));
+  // It may have seen its end before it can say anything.
+  static_cast<void>(waiting.send(request_frame()));
   CHECK(waiting.sees_end());
   REQUIRE(pair.a.service->disconnect(pair.a_id, false) == 0);
   pair.b.next(Kind::disconnected);

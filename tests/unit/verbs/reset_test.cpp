@@ -28,7 +28,7 @@ void complete_one(Pair& pair) {
   REQUIRE(ibv_req_notify_cq(pair.a.cq.get(), 0) == 0);
   post_write(pair);
   pollfd entry{.fd = pair.a.channel->fd, .events = POLLIN, .revents = 0};
-  REQUIRE(::poll(&entry, 1, 10'000) == 1);
+  REQUIRE(::poll(&entry, 1, static_cast<int>(patience.count())) == 1);
 }
 
 void reset(const Side& side) {
