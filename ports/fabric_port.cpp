@@ -28,8 +28,9 @@ constexpr Duration patience_with_receivers = 500ms;
 /// many compilers run on few processors; hardware would answer for either.
 constexpr Duration patience_with_readers = 3s;
 /// A receiver that is busy with others' frames always has some to read. Once it has read a whole
-/// ring of them, one question in so many is answered as if there were none: who has really lost a
-/// frame uses up its retries more slowly, but does, and who hasn't, loses one that it can spare.
+/// ring of them, one of a queue pair's questions in so many is answered as if there were none: who
+/// has really lost a frame uses up its retries more slowly, but does, and who hasn't, loses one
+/// that it can spare.
 constexpr std::uint32_t questions_per_loss = 4;
 /// After a ring could not be made, frames to that process are lost for this long.
 constexpr Duration ring_retry_interval = 100ms;
@@ -173,7 +174,7 @@ bool FabricPort::is_unread(const FrameRoute& route) {
   }
   if (!ring->producer.has_unread()) {
     ring->first_taken.reset();
-    ring->asked_in_vain = 0;
+    ring->asked_in_vain.fill(0);
     return false;
   }
   if (!fabric_->check_alive(consumer)) {
@@ -187,7 +188,8 @@ bool FabricPort::is_unread(const FrameRoute& route) {
   ring->first_taken = ring->first_taken.value_or(taken);
   // More than a ring holds: nothing of what was in it then is still there.
   const bool has_read_all = taken - *ring->first_taken >= ring->mapping.data().size();
-  return !has_read_all || ++ring->asked_in_vain % questions_per_loss != 0;
+  auto& count = ring->asked_in_vain[to_value(route.destination_qpn) % ring->asked_in_vain.size()];
+  return !has_read_all || ++count % questions_per_loss != 0;
 }
 
 void FabricPort::commit_to(OutRing& ring) {

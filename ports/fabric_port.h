@@ -59,9 +59,10 @@ class FabricPort final : public Port {
     std::optional<std::uint64_t> last_taken{};
     Time standing_since{};
     /// How far it was when it was asked for first since it had nothing to read; and how often it
-    /// was asked for, and had read on, since it has read all that was there then.
+    /// was asked for, and had read on, since it has read all that was there then: for each of the
+    /// peer's queue pairs, as far as there is room, so that it isn't always the same one's turn.
     std::optional<std::uint64_t> first_taken{};
-    std::uint32_t asked_in_vain = 0;
+    std::array<std::uint32_t, 64> asked_in_vain{};
   };
   struct InRing {
     RingMapping mapping;

@@ -105,6 +105,8 @@ def test_a_persistent_server(iwarp):
 def test_ucmatose(iwarp):
     port = str(iwarp.free_port())
     server = iwarp.start("ucmatose", "-c", "8", "-C", "20", "-S", "4000", "-p", port)
+    # A client that comes too early may be refused once and accepted seven times.
+    iwarp.wait_for_listener(server, int(port))
     client = connect(iwarp, server, "ucmatose", "-s", HOST, "-c", "8", "-C", "20", "-S", "4000",
                      "-p", port)
     server.succeed()
@@ -298,11 +300,13 @@ def test_who_speaks_no_iwarp_disturbs_nobody(iwarp):
 
 def test_a_peer_that_speaks_no_iwarp_is_told_in_words(iwarp):
     with socket.socket() as peer:
+        peer.settimeout(hosts.TIMEOUT_S)
         peer.bind((HOST, 0))
         peer.listen()
         port = peer.getsockname()[1]
         client = iwarp.start("rping", "-c", "-a", HOST, "-p", str(port), "-C", "1")
         connection, _ = peer.accept()
+        connection.settimeout(hosts.TIMEOUT_S)
         connection.recv(1000)
         connection.sendall(b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n")
         client.wait()

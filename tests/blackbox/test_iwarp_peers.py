@@ -38,13 +38,14 @@ def reply(ird: int = 1, ord_: int = 1) -> bytes:
 def asked(iwarp):
     """A program that connects to us: its socket, after its request was read, and the program."""
     with socket.socket() as listener:
+        listener.settimeout(hosts.TIMEOUT_S)
         listener.bind((HOST, 0))
         listener.listen()
         port = str(listener.getsockname()[1])
         client = iwarp.start(compiled("iw_talk"), "connect", HOST, port, "0", "4")
         connection, _ = listener.accept()
         with connection:
-            connection.settimeout(60)
+            connection.settimeout(hosts.TIMEOUT_S)
             request = connection.recv(1000)
             assert request.startswith(REQUEST_KEY), request
             yield connection, request, client
@@ -98,7 +99,7 @@ def test_a_reply_that_ends_early_is_one_event(iwarp, ending, sent):
 
 
 def test_a_silent_peer_is_one_event(iwarp):
-    iwarp.variables["VERBENA_CONNECT_TIMEOUT_S"] = "1"
+    iwarp.variables["VERBENA_CONNECT_TIMEOUT_S"] = "5"
     with asked(iwarp) as (_, _, client):
         client.wait()
     assert events_of(client) == [f"RDMA_CM_EVENT_UNREACHABLE {-errno.ETIMEDOUT}"], client.report()

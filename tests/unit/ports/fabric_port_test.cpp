@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 
 #include "tests/unit/ports/fabric_fixture.h"
@@ -160,6 +161,7 @@ TEST_CASE("a loss is found behind a reader that reads others' frames without end
   const std::string path = directory / "a.fabric";
   constexpr std::size_t ring_bytes = std::size_t{64} << 10;
   constexpr std::size_t frame_bytes = 1000;
+  constexpr std::size_t questions_per_loss = 4;
   const PortWithQpns a = open_port(path, ring_bytes);
   const PortWithQpns b = open_port(path, ring_bytes);
   FrameRoute route;
@@ -183,6 +185,18 @@ TEST_CASE("a loss is found behind a reader that reads others' frames without end
   CHECK(losses(questions / 2) == 0);
   static_cast<void>(losses(questions));
   CHECK(losses(40) == 10);
+
+  // Of several that ask in turn, each one has its share of the losses, and none has them all.
+  std::array<std::size_t, questions_per_loss> shares{};
+  for (std::uint32_t i = 0; i < 40 * shares.size(); ++i) {
+    REQUIRE(send(*a.port, b.first, frame_bytes, i));
+    a->flush();
+    REQUIRE(b->poll_receive(handler, 1) == 1);
+    const auto number = i % static_cast<std::uint32_t>(shares.size());
+    route.destination_qpn = Qpn{to_value(b.first) + 1 + number};
+    shares.at(number) += a.port->is_unread(route) ? 0 : 1;
+  }
+  CHECK(shares == std::array<std::size_t, questions_per_loss>{10, 10, 10, 10});
 }
 
 TEST_CASE("a blocked sender that sleeps is woken when there is room, and doesn't sleep over it") {
