@@ -10,10 +10,10 @@
 #include <system_error>
 #include <tuple>
 
-#include "cli/boot_watch.h"
 #include "cli/child.h"
 #include "cli/file_lock.h"
-#include "cli/last_words.h"
+#include "cli/lab_boot_watch.h"
+#include "cli/lab_last_words.h"
 
 namespace verbena::cli {
 namespace {

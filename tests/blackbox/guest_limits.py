@@ -3,7 +3,7 @@ other things to do, all takes ten times as long as it should: only a hang takes 
 
 # `verbena lab build` gives up by itself, and says why (cli/lab.cpp).
 BUILD_LIMIT_S = 1500.0
-# Of two boots, of which the first is given up (cli/boot_watch.h).
+# Of two boots, of which the first is given up (cli/lab_boot_watch.h).
 BOOT_LIMIT_S = 700.0
 # Of one command in a guest that is up. The guest gives up first, so that its output is there.
 STEP_LIMIT_S = 300.0

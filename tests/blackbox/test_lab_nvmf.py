@@ -6,14 +6,12 @@ One boot for all of it: the tests give the guest one command after the other.
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 import hosts
 import nvmf
-from guest_limits import (BOOT_LIMIT_S, BUILD_LIMIT_S, GUEST_LIMIT_S, STEP_LIMIT_HERE_S,
-                          STEP_LIMIT_S)
+from guest_limits import BUILD_LIMIT_S, STEP_LIMIT_HERE_S, STEP_LIMIT_S
+from guest_steps import Guest
 
 # On the wire between us and the guest, and in QEMU's own network.
 OURS, THEIRS = "10.7.0.1", "10.7.0.2"
@@ -23,20 +21,6 @@ COUNT = 1000
 # The last is longer than what comes with a command.
 SIZES = (512, 4096, 16384)
 IN_CAPSULE = 512
-
-SERVE_STEPS = f"""rdma_device rxe && rdma_device siw eth1 {GUEST}/24 && modprobe nvme-rdma || exit
-touch ready
-while [ ! -e quit ]; do
-  for script in *.sh; do
-    [ -e "$script" ] || continue
-    name=${{script%.sh}}
-    mv "$script" "$name.begun"
-    timeout {STEP_LIMIT_S:.0f} bash -e "$name.begun" >"$name.out" 2>&1
-    echo $? >"$name.status"
-  done
-  sleep 0.1
-done
-"""
 
 # Linux tells of a namespace a moment after it is connected.
 USE_TARGET = """nvme discover -t rdma -a {address} -s {port}
@@ -50,39 +34,19 @@ nvme disconnect -n {nqn}
 """
 
 
-class Guest:
-    """A guest with rxe0 on a wire and siw0 in QEMU's network, that runs commands one by one."""
+class NvmeGuest(Guest):
+    """A guest with rxe0 on a wire and siw0 in QEMU's network."""
 
     def __init__(self, host: hosts.Host, directory):
-        self.host = host
-        self.share = directory / "share"
-        self.share.mkdir()
+        wire = directory / "wire"
         # A guest that isn't scheduled for a while is none that has died.
-        self.link = ("--link", f"qemu:{directory / 'wire'}", "--address", f"{OURS}/24",
-                     "--ack-timeout-min", "1000")
-        self._steps = 0
-        self.program = host.start_bare(
-            str(host.verbena), "lab", "run", "--link", str(directory / "wire"), "--share",
-            str(self.share), "--timeout", f"{GUEST_LIMIT_S:.0f}", "--", SERVE_STEPS)
-        self.program.wait_until((self.share / "ready").exists, "devices", timeout_s=BOOT_LIMIT_S)
-
-    def run(self, command: str) -> str:
-        """Runs a command, which must be good, and returns its output."""
-        self._steps += 1
-        name = f"step{self._steps}"
-        # Whole or not at all, as the guest looks at any time.
-        (self.share / f"{name}.new").write_text(command)
-        os.rename(self.share / f"{name}.new", self.share / f"{name}.sh")
-        status = self.share / f"{name}.status"
-        self.program.wait_until(lambda: status.exists() and status.read_text().endswith("\n"),
-                                name, timeout_s=STEP_LIMIT_HERE_S)
-        output = (self.share / f"{name}.out").read_text()
-        assert status.read_text() == "0\n", f"in the guest:\n{output}"
-        return output
-
-    def quit(self) -> None:
-        (self.share / "quit").touch()
-        self.program.succeed()
+        self.link = ("--link", f"qemu:{wire}", "--address", f"{OURS}/24", "--ack-timeout-min",
+                     "1000")
+        share = directory / "share"
+        share.mkdir()
+        super().__init__(
+            host, share, f"rdma_device rxe && rdma_device siw eth1 {GUEST}/24 && modprobe "
+            "nvme-rdma", "--link", str(wire))
 
 
 @pytest.fixture(scope="module")
@@ -90,13 +54,13 @@ def guest(tmp_path_factory):
     directory = tmp_path_factory.mktemp("lab-nvmf")
     host = hosts.Host(directory)
     host.verbena_command("lab", "build", timeout_s=BUILD_LIMIT_S).succeed()
-    guest = Guest(host, directory)
+    guest = NvmeGuest(host, directory)
     yield guest
     guest.quit()
     host.close()
 
 
-def use_target(guest: Guest, address: str, port: int, count: int) -> None:
+def use_target(guest: NvmeGuest, address: str, port: int, count: int) -> None:
     """The guest's kernel finds a target, connects, writes and reads, and disconnects."""
     output = guest.run(USE_TARGET.format(address=address, port=port, nqn=nvmf.NQN, count=count,
                                          sizes=" ".join(map(str, SIZES))))

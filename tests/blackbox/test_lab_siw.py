@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import shutil
 import socket
 import threading
@@ -18,8 +17,8 @@ import time
 import pytest
 
 import hosts
-from guest_limits import (BOOT_LIMIT_S, BUILD_LIMIT_S, GUEST_LIMIT_S, STEP_LIMIT_HERE_S,
-                          STEP_LIMIT_S, XCHECK_LIMIT_S)
+from guest_limits import BUILD_LIMIT_S, GUEST_LIMIT_S
+from guest_steps import Guest
 from programs import compiled
 from tools.tshark_iwarp import look_at
 
@@ -32,21 +31,6 @@ FORWARDS = 8
 ACCEPT_LIMIT_S = 20.0
 SETTLE_S = 1.0
 CHUNK_BYTES = 1 << 16
-
-# Runs what comes as NAME.sh, each at once: output in NAME.out, status in NAME.status.
-SERVE_STEPS = f"""rdma_device siw eth0 {GUEST}/24 || exit
-touch ready
-while [ ! -e quit ]; do
-  for script in *.sh; do
-    [ -e "$script" ] || continue
-    name=${{script%.sh}}
-    mv "$script" "$name.begun"
-    (timeout {STEP_LIMIT_S:.0f} bash "$name.begun" >"$name.out" 2>&1; echo $? >"$name.status") &
-  done
-  sleep 0.1
-done
-"""
-
 
 SERVE = """{command} &
 until ss -Hltn | grep -q ':{port} ' || ! kill -0 $!; do sleep 0.1; done
@@ -106,57 +90,23 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
         sink.close()
 
 
-class Guest:
-    """A guest with siw0 that runs commands until it is told to quit."""
+class SiwGuest(Guest):
+    """A guest with siw0."""
 
     def __init__(self, host, share):
-        self.share = share
         share.mkdir()
         shutil.copy(compiled("iw_talk"), share / "iw_talk")
         self._ports = [host.free_port() for _ in range(FORWARDS)]
-        self._steps = 0
         options = [word for port in self._ports for word in ("--forward", f"{port}:{port}")]
-        self.program = host.start_bare(
-            str(host.verbena), "lab", "run", "--share", str(share), *options, "--timeout",
-            f"{GUEST_LIMIT_S:.0f}", "--", SERVE_STEPS)
-        self.program.wait_until((share / "ready").exists, "siw0", timeout_s=BOOT_LIMIT_S)
-
-    def start(self, command: str) -> str:
-        self._steps += 1
-        name = f"step{self._steps}"
-        self._write(f"{name}.sh", command)
-        return name
+        super().__init__(host, share, f"rdma_device siw eth0 {GUEST}/24", *options)
 
     def serve(self, command: str) -> tuple[str, str]:
         """Starts a server with `PORT` in its command, and waits until it listens: our clients wait
         for 10 s only. Returns the step, and the port that leads to it from here."""
         port = self._ports.pop()
         step = self.start(SERVE.format(command=command.replace("PORT", str(port)), port=port))
-        self.program.wait_until((self.share / f"listens.{port}").exists, f"{step} listens",
-                                timeout_s=STEP_LIMIT_HERE_S)
+        self.wait_for_file(f"listens.{port}")
         return step, str(Relay(port).port)
-
-    def end(self, name: str, status: int = 0) -> str:
-        """Waits for the end of a step, which must have this status. Returns its output."""
-        path = self.share / f"{name}.status"
-        self.program.wait_until(lambda: path.exists() and path.read_text().endswith("\n"), name,
-                                timeout_s=STEP_LIMIT_HERE_S)
-        output = (self.share / f"{name}.out").read_text()
-        assert path.read_text() == f"{status}\n", f"in the guest:\n{output}"
-        return output
-
-    def run(self, command: str, status: int = 0) -> str:
-        return self.end(self.start(command), status)
-
-    def quit(self) -> None:
-        (self.share / "quit").touch()
-        self.program.succeed()
-
-    def _write(self, name: str, text: str) -> None:
-        """Whole or not at all, as the guest looks at any time."""
-        fresh = self.share / f"{name}.new"
-        fresh.write_text(text)
-        os.rename(fresh, self.share / name)
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +114,7 @@ def guest(tmp_path_factory):
     directory = tmp_path_factory.mktemp("lab-siw")
     host = hosts.Host(directory)
     host.verbena_command("lab", "build", timeout_s=BUILD_LIMIT_S).succeed()
-    guest = Guest(host, directory / "share")
+    guest = SiwGuest(host, directory / "share")
     yield guest
     guest.quit()
     host.close()

@@ -1,5 +1,5 @@
 // When a guest of the lab is given up: not for being slow, but for saying nothing, or no end of it.
-#include "cli/boot_watch.h"
+#include "cli/lab_boot_watch.h"
 
 #include <catch2/catch.hpp>
 #include <chrono>

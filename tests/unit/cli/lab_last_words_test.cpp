@@ -1,5 +1,5 @@
 // What of a dead guest's console is shown: the last lines, and all of a panic.
-#include "cli/last_words.h"
+#include "cli/lab_last_words.h"
 
 #include <catch2/catch.hpp>
 
