@@ -48,8 +48,8 @@ def run_as_root(*command: str) -> str:
 
 
 def _wait_for_addresses(namespace: str) -> None:
-    """The kernel makes the link-local address, and lets IPv6 addresses be used, when it has seen that
-    the cable is plugged in: a moment later, by a thread of its own."""
+    """The kernel makes the link-local address, and lets IPv6 addresses be used, when it has seen
+    that the cable is plugged in: a moment later, by a thread of its own."""
     command = ("ip", "-n", namespace, "-6", "-o", "addr", "show", "dev", INTERFACE)
     deadline = time.monotonic() + TIMEOUT_S
     while "scope link" not in (listed := run_as_root(*command)) or "tentative" in listed:

@@ -87,8 +87,8 @@ class Program:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """Ends it, and whatever it started, as a crash would: nothing of it can clean up. Nothing of
-        it is left when this returns."""
+        """Ends it, and whatever it started, as a crash would: nothing of it can clean up. Nothing
+        of it is left when this returns."""
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:

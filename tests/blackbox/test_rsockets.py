@@ -97,8 +97,8 @@ def test_keepalives(host, tmp_path, wanted):
     port = str(host.free_port())
     server = with_sockets(host, compiled("plain_server"), "echo", port)
     server.wait_for_output("listening")
-    client = with_sockets(host, sys.executable, "-c", IDLE_PROGRAM, port, str(int(wanted)), str(end),
-                          options=["--capture", str(capture)])
+    client = with_sockets(host, sys.executable, "-c", IDLE_PROGRAM, port, str(int(wanted)),
+                          str(end), options=["--capture", str(capture)])
     client.wait_for_output("connected")
     if wanted:
         client.wait_until(lambda: len(keep_alives(captured())) >= 3, "keepalives")

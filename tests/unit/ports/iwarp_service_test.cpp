@@ -363,19 +363,6 @@ TEST_CASE("nobody waits for a silent peer") {
   a.next(Kind::established);
 }
 
-TEST_CASE("a silent peer is let go after a while") {
-  const TemporaryDirectory directory;
-  IwarpNode b(iwarp_config_at(directory / "a.fabric"), {.request_timeout = 20ms});
-  const std::uint16_t port = b.listen();
-  const PlainPeer silent(port);
-  const PlainPeer slow(port);
-  // It may have been let go before.
-  static_cast<void>(slow.send(ByteView(request_frame()).first(10)));
-  CHECK(silent.sees_end());
-  CHECK(slow.sees_end());
-  CHECK(eventually([&] { return statistics_of(b).handshakes_timed_out == 2; }));
-}
-
 TEST_CASE("of those who come and say nothing only the newest are kept") {
   const TemporaryDirectory directory;
   IwarpNode b(iwarp_config_at(directory / "a.fabric"), {.half_open_max = 2});
