@@ -40,12 +40,51 @@ bool redirect(const fs::path& file, int descriptor) {
   return fd >= 0 && ::dup2(fd, descriptor) >= 0;
 }
 
+/// As a shell tells it.
+int status_of(int wait_status) {
+  return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status)
+                                : signal_status_base + WTERMSIG(wait_status);
+}
+
+extern "C" void end_group(int /*number*/) { ::kill(0, SIGKILL); }
+
+/// Makes this process the leader of a group and returns in another one, which becomes the program;
+/// its parent is returned. The leader waits for the program and ends as it does. When `parent` is
+/// gone, by whatever signal, the leader ends the group: the program's end alone would leave what
+/// the program has started.
+pid_t lead_group(pid_t parent) {
+  constexpr int parent_is_gone = SIGUSR1;
+  ::setpgid(0, 0);
+  struct sigaction action{};
+  action.sa_handler = end_group;
+  ::sigaction(parent_is_gone, &action, nullptr);
+  // The group is asked to end by this one, and the leader is of the group.
+  action.sa_handler = note_signal;
+  ::sigaction(SIGTERM, &action, nullptr);
+  ::prctl(PR_SET_PDEATHSIG, parent_is_gone);
+  const pid_t leader = ::getpid();
+  const pid_t program = ::fork();
+  if (program == 0) {
+    return leader;
+  }
+  if (::getppid() != parent) {
+    end_group(parent_is_gone);
+  }
+  int status = 0;
+  while (::waitpid(program, &status, 0) != program) {
+    if (errno != EINTR) {
+      ::_exit(exit_not_found);
+    }
+  }
+  ::_exit(status_of(status));
+}
+
 /// In the child, between fork() and exec().
 [[noreturn]] void become(const ChildPlan& plan, std::vector<char*>& arguments, pid_t parent) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (plan.leads_group) {
-    ::setpgid(0, 0);
+    parent = lead_group(parent);
   }
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (::getppid() == parent && null >= 0 && ::dup2(null, STDIN_FILENO) >= 0 &&
       redirect(plan.output, STDOUT_FILENO) && redirect(plan.errors, STDERR_FILENO)) {
@@ -123,7 +162,7 @@ std::optional<int> Child::poll() {
     return std::nullopt;
   }
   pid_ = -1;
-  return WIFEXITED(status) ? WEXITSTATUS(status) : signal_status_base + WTERMSIG(status);
+  return status_of(status);
 }
 
 int Child::end() {

@@ -28,7 +28,8 @@ struct ChildPlan {
   std::filesystem::path output = {};
   /// Where its standard error goes; ours if empty.
   std::filesystem::path errors = {};
-  /// What it starts is ended with it. A terminal's Ctrl-C then comes to this process only.
+  /// What it starts is ended with it, or with this process. A terminal's Ctrl-C then comes to this
+  /// process only.
   bool leads_group = false;
 };
 

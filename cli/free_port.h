@@ -5,7 +5,8 @@
 
 namespace verbena::cli {
 
-/// A port of the loopback address that was free a moment ago. Throws std::system_error.
+/// A port of the loopback address that was free a moment ago, never the same one twice. Not for
+/// several threads. Throws std::system_error.
 [[nodiscard]] std::uint16_t free_port();
 
 }  // namespace verbena::cli

@@ -6,7 +6,9 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "base/near_miss.h"
@@ -24,6 +27,7 @@
 #include "cli/observed.h"
 #include "nic_model/types.h"
 #include "ports/fabric.h"
+#include "ports/stats_reader.h"
 
 namespace verbena::cli {
 namespace {
@@ -85,25 +89,110 @@ int refuse_event(const std::string& word) {
                                       did_you_mean(word, known), fmt::join(words, ", ")));
 }
 
-/// Returns how many devices were reached. The error is a sentence.
-Result<int, std::string> inject_into(const std::string& fabric, const InjectOptions& options,
-                                     const ports::Injection& injection) {
+/// The others are of the port, the device, a completion queue or a shared receive queue.
+bool is_of_queue_pairs(nic::AsyncEventType type) {
+  using enum nic::AsyncEventType;
+  constexpr std::array others = {cq_err,   device_fatal,      port_active,
+                                 port_err, srq_limit_reached, gid_change};
+  return std::ranges::find(others, type) == others.end();
+}
+
+/// The program's queue pairs, as the device told last; nullopt if it doesn't tell of all, or can't
+/// be understood.
+std::optional<std::vector<Qpn>> queue_pairs_of(const std::string& fabric,
+                                               const ports::FabricMember& member) {
+  const auto told = ports::read_statistics(fabric);
+  if (!told) {
+    return std::nullopt;
+  }
+  const auto device = std::ranges::find(told->devices, member.life, &ports::DeviceStatistics::life);
+  if (device == told->devices.end() || device->objects.qps != device->qps.size()) {
+    return std::nullopt;
+  }
+  std::vector<Qpn> found;
+  for (const ports::QpStatistics& qp : device->qps) {
+    // QPN 1 belongs to the connection manager.
+    if (qp.type != nic::QpType::gsi) {
+      found.push_back(qp.qpn);
+    }
+  }
+  return found;
+}
+
+/// What came of an attempt.
+struct Outcome {
+  /// Devices to which it was sent.
+  int reached = 0;
+  /// A sentence for each process that is meant and has no such queue pair.
+  std::vector<std::string> spared;
+};
+
+std::string spared_text(const ports::FabricMember& member, const InjectOptions& options,
+                        const std::vector<Qpn>& has) {
+  if (!options.qpn || has.empty()) {
+    return fmt::format("process {} has no queue pair", member.pid);
+  }
+  std::vector<std::string> numbers;
+  std::ranges::transform(has, std::back_inserter(numbers),
+                         [](Qpn qpn) { return fmt::format("0x{:06x}", to_value(qpn)); });
+  return fmt::format("process {} has no queue pair 0x{:06x}, but {}", member.pid, *options.qpn,
+                     fmt::join(numbers, ", "));
+}
+
+/// The error is a sentence.
+Result<void, std::string> inject_into(const std::string& fabric, const InjectOptions& options,
+                                      const ports::Injection& injection, Outcome& outcome) {
   const auto members = ports::list_members(fabric);
   if (!members) {
     return std::unexpected(members.error());
   }
-  int reached = 0;
   for (const ports::FabricMember& member : *members) {
     if (!is_meant(options, member)) {
+      continue;
+    }
+    const auto has =
+        is_of_queue_pairs(injection.event) ? queue_pairs_of(fabric, member) : std::nullopt;
+    if (has &&
+        (injection.qpn ? std::ranges::find(*has, *injection.qpn) == has->end() : has->empty())) {
+      outcome.spared.push_back(spared_text(member, options, *has));
       continue;
     }
     if (const auto sent = ports::send_injection(fabric, member.slot, injection); !sent) {
       return std::unexpected(sent.error());
     }
     fmt::print("{} at {} of process {}\n", options.event, member.device_name, member.pid);
-    ++reached;
+    ++outcome.reached;
   }
-  return reached;
+  return {};
+}
+
+Result<Outcome, std::string> inject_once(const std::vector<ports::DeviceConfig>& devices,
+                                         const InjectOptions& options,
+                                         const ports::Injection& injection) {
+  Outcome outcome;
+  for (const std::string& fabric : fabrics_of(devices)) {
+    if (const auto done = inject_into(fabric, options, injection, outcome); !done) {
+      return std::unexpected(done.error());
+    }
+  }
+  return outcome;
+}
+
+/// What a device tells is a little old (ports/stats_file.h): a queue pair that was made just now is
+/// waited for.
+Result<Outcome, std::string> inject_patiently(const std::vector<ports::DeviceConfig>& devices,
+                                              const InjectOptions& options,
+                                              const ports::Injection& injection) {
+  constexpr int attempts_max = 20;
+  constexpr std::chrono::milliseconds pause(50);
+  auto outcome = inject_once(devices, options, injection);
+  for (int attempt = 1;
+       attempt < attempts_max && outcome && outcome->reached == 0 && !outcome->spared.empty();
+       ++attempt) {
+    std::this_thread::sleep_for(pause);
+    outcome = inject_once(devices, options, injection);
+  }
+  return outcome;
 }
 
 int inject(const InjectOptions& options) {
@@ -114,21 +203,26 @@ int inject(const InjectOptions& options) {
   if (options.qpn && *options.qpn > qpn_mask) {
     return fail(exit_usage, "a queue pair's number has 24 bits");
   }
+  if (options.qpn && !is_of_queue_pairs(*event)) {
+    return fail(exit_usage,
+                fmt::format("{} doesn't happen to a queue pair: leave --qpn out", options.event));
+  }
   const auto devices = options.fabrics.load_devices();
   if (!devices) {
     return fail(exit_usage, devices.error());
   }
   const ports::Injection injection{
       .event = *event, .qpn = options.qpn ? std::optional(Qpn{*options.qpn}) : std::nullopt};
-  int reached = 0;
-  for (const std::string& fabric : fabrics_of(*devices)) {
-    const auto there = inject_into(fabric, options, injection);
-    if (!there) {
-      return fail(exit_failed, there.error());
-    }
-    reached += *there;
+  const auto outcome = inject_patiently(*devices, options, injection);
+  if (!outcome) {
+    return fail(exit_failed, outcome.error());
   }
-  return reached > 0 ? exit_ok : fail(exit_failed, "no such process has a device open");
+  if (outcome->reached > 0) {
+    return exit_ok;
+  }
+  return fail(exit_failed, outcome->spared.empty()
+                               ? "no such process has a device open"
+                               : fmt::format("{}", fmt::join(outcome->spared, "; ")));
 }
 
 }  // namespace

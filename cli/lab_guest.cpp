@@ -10,8 +10,10 @@
 #include <system_error>
 #include <tuple>
 
+#include "cli/boot_watch.h"
 #include "cli/child.h"
 #include "cli/file_lock.h"
+#include "cli/last_words.h"
 
 namespace verbena::cli {
 namespace {
@@ -21,14 +23,11 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-/// Far more than a boot takes on a busy machine without KVM (5 to 25 s were seen).
-constexpr seconds boot_limit{90};
 /// With KVM that works a boot takes 2 s. One that doesn't may hang, with a core at 100 %.
-constexpr seconds kvm_trial_limit{10};
+constexpr seconds kvm_trial_limit{20};
 constexpr int processors = 2;
 constexpr int memory_mib = 1536;
 constexpr int mac_prefix_last_max = 0xff;
-constexpr std::size_t console_lines_shown = 40;
 
 /// A comma ends an option of QEMU's; two are one comma.
 std::string quoted(const fs::path& path) {
@@ -125,8 +124,7 @@ std::string last_lines(const fs::path& file) {
     lines.push_back(line);
   }
   std::string text;
-  const std::size_t skipped = lines.size() - std::min(lines.size(), console_lines_shown);
-  for (std::size_t i = skipped; i < lines.size(); ++i) {
+  for (std::size_t i = begin_of_last_words(lines); i < lines.size(); ++i) {
     text += "  | " + lines[i] + "\n";
   }
   return text;
@@ -145,7 +143,18 @@ struct Guest::State {
   ScratchDirectory job{"verbena-lab"};
   GuestPlan plan;
   steady_clock::time_point start = steady_clock::now();
+  BootWatch watch{start};
   std::optional<Child> qemu;
+
+  [[nodiscard]] bool is_up() const {
+    std::error_code ignored;
+    return fs::exists(job.path() / "started", ignored);
+  }
+  [[nodiscard]] bool is_stuck() {
+    std::error_code failure;
+    const auto bytes = fs::file_size(job.path() / "console", failure);
+    return watch.is_stuck(steady_clock::now(), failure ? 0 : bytes);
+  }
 };
 
 Guest::Guest(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -186,14 +195,13 @@ Result<Guest, std::string> Guest::boot(const LabPlaces& places, GuestPlan plan) 
 
 GuestResult Guest::wait() {
   const fs::path job = state_->job.path();
-  std::error_code ignored;
   std::optional<steady_clock::time_point> started;
   const auto give_up = [&] {
     const auto now = steady_clock::now();
-    if (!started && fs::exists(job / "started", ignored)) {
+    if (!started && state_->is_up()) {
       started = now;
     }
-    return started ? now - *started > state_->plan.limit : now - state_->start > boot_limit;
+    return started ? now - *started > state_->plan.limit : state_->is_stuck();
   };
   const ChildEnd end = state_->qemu->wait(boot_limit + state_->plan.limit, give_up);
   GuestResult result;
@@ -203,7 +211,7 @@ GuestResult Guest::wait() {
     result.status = *status;
     return result;
   }
-  const bool was_up = started || fs::exists(job / "started", ignored);
+  const bool was_up = started || state_->is_up();
   result.end = !was_up ? GuestEnd::stalled : end.timed_out ? GuestEnd::timed_out : GuestEnd::died;
   result.status = end.status;
   result.console = last_lines(job / "qemu") + last_lines(job / "console");
@@ -211,14 +219,13 @@ GuestResult Guest::wait() {
 }
 
 bool Guest::wait_until_up() {
-  std::error_code ignored;
-  while (steady_clock::now() - state_->start < boot_limit) {
-    if (fs::exists(state_->job.path() / "started", ignored)) {
-      return true;
+  while (!state_->is_up()) {
+    if (state_->is_stuck()) {
+      return false;
     }
     pause_between_looks();
   }
-  return false;
+  return true;
 }
 
 bool Guest::ends_well(milliseconds limit) {
@@ -251,8 +258,9 @@ std::string in_words(const GuestResult& result, const GuestPlan& plan) {
       sentence = fmt::format("the command was still running after {} s", plan.limit.count());
       break;
     case GuestEnd::stalled:
-      sentence = fmt::format("the guest didn't come up: it ended, or stalled for {} s",
-                             boot_limit.count());
+      sentence = fmt::format(
+          "the guest didn't come up: it ended, or said nothing for {} s, or needed more than {} s",
+          boot_silence_limit.count(), boot_limit.count());
       break;
     case GuestEnd::died:
       sentence =

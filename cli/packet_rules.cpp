@@ -1,6 +1,6 @@
 #include "cli/packet_rules.h"
 
-#include <fnmatch.h>
+#include "cli/known_differences.h"
 
 namespace verbena::cli {
 namespace {
@@ -14,40 +14,23 @@ struct Rule {
   const char* words;
 };
 
-constexpr const char* any = "*";
-
-constexpr const char* event_rule =
-    "A responder that goes to the error state without a receive to complete tells by an event "
-    "(11.6.3); rxe has none for this";
 constexpr const char* length_rule =
     "A First or Middle has exactly the path MTU, an Only at most (9.7.4.1.6). rxe means to look, "
-    "but "
-    "compares the opcode where the opcode's properties were meant (rxe_resp.c, check_length())";
-constexpr const char* too_long_rule =
-    "A message that is too long for its receive is an invalid request, and a length error to its "
-    "receiver (9.9.3, 11.6.2); to rxe it is an operation error";
-constexpr const char* invalidate_rule =
-    "A key that can't be invalidated is an access error at both ends (9.9.3); rxe acknowledges the "
-    "message, and its own program hears of an error";
+    "but compares the opcode where the opcode's properties were meant (rxe_resp.c, check_length())";
 constexpr const char* answer_rule =
     "An answer of a wrong kind or place is a bad response (9.7.5.2.7). rxe goes to the error state "
     "without having given the request a status, so that the program is told of success "
-    "(rxe_comp.c, "
-    "check_ack())";
+    "(rxe_comp.c, check_ack())";
 constexpr const char* answer_length_rule =
     "An answer of a wrong length is a bad response (9.7.5.2.7); rxe takes the data and waits for "
-    "the "
-    "rest (rxe_comp.c, do_read())";
+    "the rest (rxe_comp.c, do_read())";
 constexpr const char* uc_rule =
     "A message that another one interrupts is lost, and the new one counts (9.8.2.2.1). rxe "
-    "forgets "
-    "the lost one only if it had a receive request, so that after a WRITE nothing is taken any "
-    "more "
-    "(rxe_resp.c, do_class_d1e_error())";
+    "forgets the lost one only if it had a receive request, so that after a WRITE nothing is taken "
+    "any more (rxe_resp.c, do_class_d1e_error())";
 constexpr const char* whole_rule =
     "An Only that brings less than its RETH says is an invalid request (9.7.4.1.7); rxe takes it "
-    "for "
-    "a First (rxe_resp.c, check_rkey())";
+    "for a First (rxe_resp.c, check_rkey())";
 constexpr const char* reads_rule =
     "More READs than were agreed on are an invalid request (9.7.4.1.6). rxe leaves that to the "
     "requester (rxe_resp.c, check_resource()), and has answered the first one by then";
@@ -56,13 +39,11 @@ constexpr const char* flush_rule =
     "FLUSH is an opcode that doesn't exist, which it drops";
 constexpr const char* datagram_rule =
     "A datagram that is too long for its receive is dropped, and the receive waits for the next "
-    "one "
-    "(9.8.4.3); rxe goes to the error state";
+    "one (9.8.4.3); rxe goes to the error state";
 
 constexpr const char* reserved_rule =
     "A reserved kind of answer is no acknowledgement, and ours drops it; rxe goes to the error "
-    "state, "
-    "and the program is told of success (rxe_comp.c, check_ack())";
+    "state, and the program is told of success (rxe_comp.c, check_ack())";
 constexpr const char* pad_rule = "A packet has a multiple of four bytes (9.2.5); rxe doesn't look";
 constexpr const char* read_rule =
     "A part of a READ is answered by First or Only (9.4.4), and any part may be asked for again "
@@ -76,7 +57,7 @@ constexpr Rule rules[] = {
      "rxe takes a WRITE for one without data if its RETH says so, looks up no region, and then "
      "copies the data that came all the same through a null pointer, in the kernel (rxe_resp.c, "
      "check_rkey() and write_data_in())"},
-    {any, "events", "qp_*_err", "nothing", event_rule},
+    {any, "events", "qp_*_err", "nothing", rxe_rule::event},
     {"peer_wrong_length *packet=SEND_*", "packets",
      "NAK psn=0 msn=0 (invalid request) syndrome=0x61", "nothing", length_rule},
     {"peer_wrong_length *packet=SEND_*", "completions", "7 rem_inv_req_err", any, length_rule},
@@ -95,11 +76,12 @@ constexpr Rule rules[] = {
     {"peer_wrong_length *packet=WRITE_ONLY *length=2048*", "memory", "nothing",
      "target+1: 1023 bytes, *", whole_rule},
     {"peer_too_long*", "packets", "NAK psn=1 * syndrome=0x61", "NAK psn=1 * syndrome=0x63",
-     too_long_rule},
-    {"peer_too_long*", "completions", "7 loc_len_err", "7 loc_qp_op_err", too_long_rule},
+     rxe_rule::too_long},
+    {"peer_too_long*", "completions", "7 loc_len_err", "7 loc_qp_op_err", rxe_rule::too_long},
     {"peer_invalidates*", "packets", "NAK * syndrome=0x62", "ACK psn=0 msn=0 syndrome=0x1f",
-     invalidate_rule},
-    {"peer_invalidates*", "completions", "7 loc_access_err", "7 rem_inv_req_err", invalidate_rule},
+     rxe_rule::invalidate},
+    {"peer_invalidates*", "completions", "7 loc_access_err", "7 rem_inv_req_err",
+     rxe_rule::invalidate},
     {"peer_answers_badly *answer=READ_RESPONSE_LAST*", "completions", "1 bad_resp_err",
      "1 success rdma_read bytes=1500", answer_rule},
     {"peer_answers_badly *answer=ATOMIC_ACKNOWLEDGE*", "completions", "1 bad_resp_err",
@@ -135,8 +117,7 @@ constexpr Rule rules[] = {
     {"peer_not_for_us *bytes *hex=04_40_*_010203*", "memory", any, any, pad_rule},
     {"peer_not_ready*", "packets", "nothing", "NAK psn=0 msn=0 (PSN sequence error) syndrome=0x60",
      "Behind an RNR NAK the responder waits for that request and says no more (9.7.5.2.8); rxe "
-     "tells "
-     "of the gap, too"},
+     "tells of the gap, too"},
     {"peer_atomic_again", "packets", "ATOMIC_ACKNOWLEDGE psn=0 msn=1 original=0 syndrome=0x1f",
      "ATOMIC_ACKNOWLEDGE psn=0 msn=2 original=0 syndrome=0x1f",
      "Which MSN the answer to a duplicate has, nobody relies on: ours is that of the first answer, "
@@ -146,10 +127,6 @@ constexpr Rule rules[] = {
      "READ_RESPONSE_MIDDLE psn=1 *",
      "READ_RESPONSE_LAST psn=1 payload=1024 *", read_rule},
 };
-
-bool fits(const char* pattern, const std::string& text) {
-  return ::fnmatch(pattern, text.c_str(), 0) == 0;
-}
 
 }  // namespace
 

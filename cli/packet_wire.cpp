@@ -8,8 +8,8 @@
 #include "proto/inet/arp.h"
 #include "proto/inet/headers.h"
 #include "proto/roce/decap.h"
-#include "proto/roce/encap.h"
 #include "proto/roce/gid.h"
+#include "proto/roce/whole_frame.h"
 
 namespace verbena::cli {
 
@@ -101,16 +101,7 @@ bool PacketWire::send_transport(ByteView transport, bool bad_icrc) {
   path.destination = device_;
   path.source_mac = host_.mac();
   path.destination_mac = device_mac_;
-  const roce::Encapsulation encapsulation(path, roce::ShortFrames::keep);
-  const std::size_t prefix = encapsulation.prefix_bytes();
-  std::vector<std::byte> frame(encapsulation.frame_bytes(transport.size()));
-  encapsulation.write_prefix(frame, transport.size());
-  copy_bytes(MutableBytes(frame).subspan(prefix), transport);
-  encapsulation.finish(frame, transport.size());
-  if (bad_icrc) {
-    frame[prefix + transport.size()] ^= std::byte{1};
-  }
-  return send_frame(frame);
+  return send_frame(roce::whole_frame(path, transport, bad_icrc));
 }
 
 bool PacketWire::send_frame(ByteView frame) {

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/check.h"
 #include "cli/child.h"
 
 namespace verbena::cli {
@@ -73,6 +74,7 @@ bool ScriptAgent::is_greeted() {
 }
 
 void ScriptAgent::say(std::string line) {
+  VERBENA_CHECK(line.size() <= line_bytes_max);
   line += '\n';
   // A line is far shorter than a socket's buffer.
   const auto sent = ::send(socket_.get(), line.data(), line.size(), MSG_NOSIGNAL);

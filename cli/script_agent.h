@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -26,7 +27,10 @@ class ScriptAgent {
   [[nodiscard]] static Result<ScriptAgent, std::string> connect(std::uint16_t port,
                                                                 std::chrono::seconds limit);
 
-  /// Sends a line.
+  /// The longest line that the other side reads, without its end (lab/conformance/control.h).
+  static constexpr std::size_t line_bytes_max = 510;
+
+  /// Sends a line of at most that length.
   void say(std::string line);
   /// Reads what has come. To be called again and again.
   void turn();

@@ -160,6 +160,10 @@ bool ScriptRun::wait_for_device(seconds limit) {
 }
 
 Result<std::string, ScriptFailure> ScriptRun::ask(std::string line) {
+  if (line.size() > ScriptAgent::line_bytes_max) {
+    return Failure({.words = fmt::format("'{}' is longer than what can be asked for: {} bytes",
+                                         line, ScriptAgent::line_bytes_max)});
+  }
   const std::string said = line;
   agent_.say(std::move(line));
   std::optional<std::string> answer;

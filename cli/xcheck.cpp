@@ -27,6 +27,7 @@ struct XcheckOptions {
   std::vector<std::string> scenarios;
   std::string junit;
   std::string through;
+  std::string tcp;
   bool is_json = false;
   bool shows_all = false;
   bool api_only = false;
@@ -37,21 +38,32 @@ int fail(int status, const std::string& sentence) {
   return status;
 }
 
+bool writes_junit(const Matrix& matrix, const XcheckOptions& options) {
+  const std::string& against = options.plan.against;
+  if (options.junit.empty()) {
+    return true;
+  }
+  const auto written =
+      write_junit(matrix, against.empty() ? "a recording" : against, options.junit);
+  if (!written) {
+    fail(exit_failed, written.error());
+  }
+  return written.has_value();
+}
+
 int show(const Comparison& comparison, const XcheckOptions& options) {
   options.is_json ? print_comparison_json(comparison)
                   : print_comparison(comparison, options.shows_all);
-  return comparison.unexplained.empty() ? exit_ok : exit_failed;
+  const bool is_told = writes_junit(as_matrix(comparison), options);
+  return is_told && comparison.unexplained.empty() ? exit_ok : exit_failed;
 }
 
 int show(const Matrix& matrix, const XcheckOptions& options) {
   const std::string& against = options.plan.against;
   options.is_json ? print_matrix_json(matrix, against) : print_matrix(matrix, against);
-  if (!options.junit.empty()) {
-    if (const auto written = write_junit(matrix, against, options.junit); !written) {
-      return fail(exit_failed, written.error());
-    }
-  }
-  return count(matrix, "differs") == 0 && count(matrix, "agrees") > 0 ? exit_ok : exit_failed;
+  const bool is_told = writes_junit(matrix, options);
+  return is_told && count(matrix, "differs") == 0 && count(matrix, "agrees") > 0 ? exit_ok
+                                                                                 : exit_failed;
 }
 
 int compare_files(const XcheckOptions& options) {
@@ -92,17 +104,21 @@ int run(XcheckOptions& options) {
     return send_packets(options);
   }
   XcheckPlan& plan = options.plan;
-  if (options.api_only && plan.against != "rxe") {
+  if (options.api_only && plan.against != "rxe" && plan.against != "siw") {
     return fail(exit_usage,
-                "--api is for rxe; siw gets nowhere without rdma_cm; for another device, run the "
-                "conformance "
-                "program there and give its output to --compare");
+                "--api is for rxe and siw; for another device, run the conformance program there "
+                "and give its output to --compare");
   }
-  if (plan.against == "siw" && plan.uses_ipv6) {
-    return fail(exit_usage, "siw is reached through QEMU's own network, which is IPv4's");
+  plan.uses_own_tcp = options.tcp == "own";
+  if (!options.tcp.empty() && plan.against != "siw") {
+    return fail(exit_usage, "--tcp is for what goes to siw");
+  }
+  if (plan.against == "siw" && plan.uses_ipv6 && !plan.uses_own_tcp) {
+    return fail(exit_usage,
+                "siw is reached through QEMU's own network, which is IPv4's, unless --tcp own says "
+                "otherwise");
   }
   plan.compares_api = options.api_only;
-  plan.runs_matrix = !options.api_only;
   plan.goes_through_cm = options.through == "cm";
   const auto result = run_xcheck(plan);
   if (!result) {
@@ -124,8 +140,8 @@ constexpr const char* footer =
     "  HOST      an agent: on that host, `conformance agent --device D --listen ADDRESS:18600`; "
     "our\n"
     "            device must reach it, so give the options of `verbena run`\n"
-    "With --api rxe and ours are observed, each by itself: what calls return, completions, events, "
-    "states.\nDifferences that are known are told with the rule that makes ours right.\n"
+    "With --api rxe or siw and ours are observed, each by itself: what calls return, completions,\n"
+    "events, states. Differences that are known are told with the rule that makes ours right.\n"
     "--compare does so with two files that `conformance alone` wrote, ours first. The program is "
     "in\n"
     "share/verbena/lab beside bin/.\n"
@@ -161,20 +177,32 @@ void add_xcheck(CLI::App& app, int& status) {
   command
       ->add_option("--only", options->plan.only,
                    "operations or scenarios whose names have this in them")
-      ->type_name("TEXT");
+      ->type_name("TEXT")
+      ->excludes(api)
+      ->excludes(files);
   command->add_option("--path-mtu", options->plan.mtu_bytes, "bytes (what both ports have)")
       ->check(CLI::IsMember({256, 512, 1024, 2048, 4096}))
       ->excludes(packets);
-  command->add_flag("--ipv6", options->plan.uses_ipv6, "RoCE v2 over IPv6 instead of IPv4")
-      ->excludes(packets);
+  command->add_flag("--ipv6", options->plan.uses_ipv6, "IPv6 instead of IPv4")
+      ->excludes(packets)
+      ->excludes(api);
   command
       ->add_option("--through", options->through,
                    "how reliable connections are made: verbs (each end changes its queue pair's "
                    "states), or cm (rdma_cm; iWARP has no other way)")
       ->check(CLI::IsMember({"verbs", "cm"}))
-      ->excludes(packets);
+      ->excludes(packets)
+      ->excludes(api);
+  command
+      ->add_option(
+          "--tcp", options->tcp,
+          "whose TCP carries iWARP to siw: system (through QEMU's own network), or own (on "
+          "an emulated wire, where --loss, --ipv6 and their like are possible)")
+      ->check(CLI::IsMember({"system", "own"}))
+      ->excludes(packets)
+      ->excludes(api);
   command->add_flag("--json", options->is_json, "As JSON");
-  command->add_option("--junit", options->junit, "also write the matrix as JUnit's XML")
+  command->add_option("--junit", options->junit, "also write what came of it as JUnit's XML")
       ->type_name("FILE");
   options->plan.device.add_to(*command);
   command->footer(footer);

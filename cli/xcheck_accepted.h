@@ -10,8 +10,8 @@
 
 namespace verbena::cli {
 
-/// Why a difference may be; nullopt if nobody said so.
-[[nodiscard]] std::optional<std::string> rule_for(const Difference& difference);
+/// Why a difference may be, to rxe or, on iWARP, to siw; nullopt if nobody said so.
+[[nodiscard]] std::optional<std::string> rule_for(const Difference& difference, bool is_iwarp);
 
 /// What is known of a difference on the wire; nullopt if nothing is.
 [[nodiscard]] std::optional<std::string> known_bug(const MatrixCell& cell,

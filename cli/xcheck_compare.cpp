@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "cli/bounded_line.h"
 #include "cli/xcheck_accepted.h"
@@ -54,9 +55,22 @@ Json to_json(const std::vector<Difference>& differences) {
 
 std::string shown(const std::string& value) { return value.empty() ? "(not observed)" : value; }
 
+std::string in_words(const Difference& difference) {
+  return fmt::format("{}, {}: ours {}, theirs {}", difference.name.step, difference.name.field,
+                     shown(difference.ours), shown(difference.theirs));
+}
+
 void print_difference(const Difference& difference) {
-  fmt::print("  {}: {}, {}: ours {}, theirs {}\n", difference.name.test_case, difference.name.step,
-             difference.name.field, shown(difference.ours), shown(difference.theirs));
+  fmt::print("  {}: {}\n", difference.name.test_case, in_words(difference));
+}
+
+MatrixCell* cell_of(Matrix& matrix, const Difference& difference) {
+  for (MatrixCell& cell : matrix) {
+    if (cell.operation == difference.name.test_case) {
+      return &cell;
+    }
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -84,14 +98,21 @@ Result<Observations, std::string> read_observations(const std::string& path) {
 
 Comparison compare(const Observations& ours, const Observations& theirs) {
   Comparison comparison;
+  // lab/conformance/main.c
+  const auto transport = ours.values.find({"device", "open", "transport"});
+  const bool is_iwarp = transport != ours.values.end() && transport->second == "iWARP";
+  std::set<std::string> cases;
   const auto look_at = [&](const ObservationName& name) {
+    if (cases.insert(name.test_case).second) {
+      comparison.test_cases.push_back(name.test_case);
+    }
     const auto our = ours.values.find(name);
     const auto their = theirs.values.find(name);
     Difference difference{name, our == ours.values.end() ? "" : our->second,
                           their == theirs.values.end() ? "" : their->second, ""};
     if (difference.ours == difference.theirs) {
       ++comparison.same;
-    } else if (const auto rule = rule_for(difference)) {
+    } else if (const auto rule = rule_for(difference, is_iwarp)) {
       difference.rule = *rule;
       comparison.accepted.push_back(std::move(difference));
     } else {
@@ -142,6 +163,30 @@ void print_comparison_json(const Comparison& comparison) {
                   {"accepted", to_json(comparison.accepted)},
                   {"unexplained", to_json(comparison.unexplained)}};
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+Matrix as_matrix(const Comparison& comparison) {
+  Matrix matrix;
+  for (const std::string& test_case : comparison.test_cases) {
+    MatrixCell cell;
+    cell.operation = test_case;
+    cell.result = "agrees";
+    matrix.push_back(std::move(cell));
+  }
+  const auto mark = [&matrix](const Difference& difference, const char* result) {
+    MatrixCell* cell = cell_of(matrix, difference);
+    if (cell != nullptr && cell->result == "agrees") {
+      cell->result = result;
+      cell->words = in_words(difference);
+    }
+  };
+  for (const Difference& difference : comparison.unexplained) {
+    mark(difference, "differs");
+  }
+  for (const Difference& difference : comparison.accepted) {
+    mark(difference, "known");
+  }
+  return matrix;
 }
 
 }  // namespace verbena::cli

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cli/xcheck_matrix.h"
 
 namespace verbena::cli {
 
@@ -39,6 +40,8 @@ struct Difference {
 };
 
 struct Comparison {
+  /// All that either observed, in order.
+  std::vector<std::string> test_cases;
   std::size_t same = 0;
   std::vector<Difference> accepted;
   std::vector<Difference> unexplained;
@@ -49,5 +52,8 @@ struct Comparison {
 /// In words, or as JSON. With `all`, each accepted difference; else each rule, and how often.
 void print_comparison(const Comparison& comparison, bool all);
 void print_comparison_json(const Comparison& comparison);
+
+/// For CI (write_junit()): a cell for each case, with its first difference that nobody explains.
+[[nodiscard]] Matrix as_matrix(const Comparison& comparison);
 
 }  // namespace verbena::cli

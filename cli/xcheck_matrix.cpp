@@ -70,6 +70,10 @@ std::string xml(const std::string& text) {
 }
 
 std::string name_of(const MatrixCell& cell) {
+  // Of what has no connection: a script, what a device does by itself.
+  if (cell.way.empty()) {
+    return cell.operation;
+  }
   return fmt::format("{} by {}, {} bytes, MTU {}, initiator {}", cell.operation, cell.way,
                      cell.bytes, cell.mtu_bytes, cell.initiator);
 }

@@ -37,10 +37,10 @@ constexpr const char* device_address = "10.7.0.2";
 /// Of the guest's interface: frames with 4096 bytes of payload and all headers fit.
 constexpr unsigned wire_mtu = 4500;
 /// For all scenarios; those that there are take a minute against an emulated guest.
-constexpr seconds whole_limit{400};
+constexpr seconds whole_limit{600};
 /// Until the role `scripted` listens, from when the guest has come up.
-constexpr seconds agent_limit{60};
-constexpr seconds neighbour_limit{30};
+constexpr seconds agent_limit{120};
+constexpr seconds neighbour_limit{60};
 /// How many guests may be needed because packets bring them down.
 constexpr unsigned boots_max = 4;
 

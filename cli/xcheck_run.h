@@ -23,14 +23,16 @@ struct XcheckPlan {
   bool uses_ipv6 = false;
   /// Reliable connections are made through rdma_cm, too, where there is another way.
   bool goes_through_cm = false;
-  /// Also what the devices' API does, each by itself; the guest's only.
+  /// iWARP goes over an emulated wire by our own TCP, not by the system's; siw only.
+  bool uses_own_tcp = false;
+  /// What the devices' API does, each by itself, instead of what goes over the wire; the guest's
+  /// only.
   bool compares_api = false;
-  /// Also what goes over the wire.
-  bool runs_matrix = true;
   /// Our device's options, for `verbena run`.
   DeviceOptions device;
 };
 
+/// One of the two.
 struct XcheckResult {
   Matrix matrix;
   Comparison comparison;

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "nic_model/nic.h"
+#include "nic_model/qp_state_table.h"
 #include "proto/ib_bth/emit.h"
 #include "proto/roce/encap.h"
 #include "proto/roce/gid.h"
@@ -84,7 +85,6 @@ Target::Target() {
 }
 
 void Target::connect() {
-  namespace mask = nic::qp_attr_mask;
   const nic::QpCaps caps{.send_wr_max = 16,
                          .recv_wr_max = 16,
                          .send_sge_max = 4,
@@ -105,17 +105,10 @@ void Target::connect() {
   attr.timeout = 14;
   attr.retry_cnt = 2;
   attr.rnr_retry = 2;
-  attr.state = nic::QpState::init;
-  VERBENA_CHECK(nic_.modify_qp(now_, *qp_, attr,
-                               mask::state | mask::pkey_index | mask::port | mask::access_flags));
-  attr.state = nic::QpState::rtr;
-  VERBENA_CHECK(nic_.modify_qp(now_, *qp_, attr,
-                               mask::state | mask::av | mask::path_mtu | mask::dest_qpn |
-                                   mask::rq_psn | mask::max_dest_rd_atomic | mask::min_rnr_timer));
-  attr.state = nic::QpState::rts;
-  VERBENA_CHECK(nic_.modify_qp(now_, *qp_, attr,
-                               mask::state | mask::sq_psn | mask::timeout | mask::retry_cnt |
-                                   mask::rnr_retry | mask::max_qp_rd_atomic));
+  for (const nic::QpState state : nic::bring_up_states) {
+    attr.state = state;
+    VERBENA_CHECK(nic_.modify_qp(now_, *qp_, attr, nic::bring_up_mask(nic::QpType::rc, state)));
+  }
 }
 
 /// Mostly inside the granted memory, sometimes across its end or with a wrong key.

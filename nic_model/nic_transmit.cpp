@@ -1,6 +1,7 @@
 // Posts, the scheduler, and a packet's way out.
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "nic_model/nic_impl.h"
@@ -137,6 +138,15 @@ std::optional<PostError> refused_by(const DeviceProfile& profile, const SendWr& 
   return std::nullopt;
 }
 
+/// Who goes first: the half that waits since the last turn, so that two peers that READ from each
+/// other without end both come to ask; else as told.
+std::pair<Qp::Half, Qp::Half> halves_in_turn(const Qp& qp, TransmitOrder order) {
+  const bool requests_first = qp.waiting == Qp::Half::none ? order == TransmitOrder::requests_first
+                                                           : qp.waiting == Qp::Half::requests;
+  return requests_first ? std::pair(Qp::Half::requests, Qp::Half::answers)
+                        : std::pair(Qp::Half::answers, Qp::Half::requests);
+}
+
 }  // namespace
 
 Result<void, PostError> Nic::post_send(Time now, Qp& qp, const SendWr& wr) {
@@ -241,14 +251,21 @@ ib::TransmitResult Nic::Impl::transmit_one(Time now, Qp& qp, FrameSink& sink,
   };
   if (auto* const rc = std::get_if<RcHalves>(&qp.transport)) {
     ConnectionSink packets(qp, sink, qp.counters);
-    if (order == TransmitOrder::requests_first) {
-      send_requests(*rc, packets);
+    const auto send = [&](Qp::Half half) {
+      if (half == Qp::Half::requests) {
+        send_requests(*rc, packets);
+      } else {
+        note(rc->responder.poll_transmit(transport, packets, quantum));
+      }
+    };
+    const auto [first, second] = halves_in_turn(qp, order);
+    send(first);
+    if (quantum < given) {
+      qp.waiting = second;
     }
     if (result == ib::TransmitResult::idle) {
-      note(rc->responder.poll_transmit(transport, packets, quantum));
-    }
-    if (result == ib::TransmitResult::idle && order == TransmitOrder::answers_first) {
-      send_requests(*rc, packets);
+      qp.waiting = Qp::Half::none;
+      send(second);
     }
     update_timer(qp);
   } else if (auto* const uc = std::get_if<UcHalves>(&qp.transport)) {

@@ -142,6 +142,9 @@ class Qp {
 
   /// Of the send queue; answers to the peer are not held back.
   Pacer pacer;
+  /// A half of the transport that had no turn because the other's did not come to its end.
+  enum class Half : std::uint8_t { none, requests, answers };
+  Half waiting = Half::none;
 
   /// Each is raised once: COMM_EST after RTR, SQ_DRAINED after SQD asked for it.
   bool comm_est_due = false;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace verbena::nic {
 
 namespace {
@@ -146,6 +148,13 @@ std::optional<TransitionRule> transition_rule(QpType type, QpState from, QpState
     return std::nullopt;
   }
   return row->rule;
+}
+
+std::uint32_t bring_up_mask(QpType type, QpState to) {
+  const QpState from = to == init ? reset : to == rtr ? init : rtr;
+  const auto rule = transition_rule(type, from, to);
+  VERBENA_CHECK(rule.has_value());
+  return m::state | rule->required;
 }
 
 bool transition_permits(QpType type, QpState from, QpState to, std::uint32_t mask) {

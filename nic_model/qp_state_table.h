@@ -7,6 +7,7 @@
 //     any state ──► RESET, any state ──► ERR
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -25,5 +26,12 @@ struct TransitionRule {
 
 /// Whether a modify_qp() with `mask` may take a queue pair from one state to another.
 [[nodiscard]] bool transition_permits(QpType type, QpState from, QpState to, std::uint32_t mask);
+
+/// From RESET on, until packets can be sent.
+inline constexpr std::array bring_up_states{QpState::init, QpState::rtr, QpState::rts};
+
+/// The mask of the modify_qp() that takes a queue pair to the next of these states: `state`, and
+/// what the transition requires.
+[[nodiscard]] std::uint32_t bring_up_mask(QpType type, QpState to);
 
 }  // namespace verbena::nic

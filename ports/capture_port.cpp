@@ -74,7 +74,7 @@ class CapturePort::Tap final : public FrameHandler {
 
 CapturePort::CapturePort(std::unique_ptr<Port> inner, std::shared_ptr<CaptureFile> file,
                          std::string_view name, std::string_view description)
-    : inner_(std::move(inner)),
+    : PortDecorator(std::move(inner)),
       file_(std::move(file)),
       interface_(file_->add_interface(name, description)) {}
 

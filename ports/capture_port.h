@@ -9,14 +9,14 @@
 
 #include "pcap/record.h"
 #include "ports/capture_file.h"
-#include "ports/port.h"
+#include "ports/port_decorator.h"
 
 namespace verbena::ports {
 
 /// What a capture says about a sent packet; empty for a plain one.
 [[nodiscard]] std::string describe(const PacketNote& note);
 
-class CapturePort final : public Port {
+class CapturePort final : public PortDecorator {
  public:
   /// `name` and `description` are the interface's in the capture.
   CapturePort(std::unique_ptr<Port> inner, std::shared_ptr<CaptureFile> file, std::string_view name,
@@ -24,29 +24,18 @@ class CapturePort final : public Port {
   ~CapturePort() override;
 
   MutableBytes reserve(const FrameRoute& route, std::size_t bytes) override;
-  [[nodiscard]] WayFields way_fields() const override { return inner_->way_fields(); }
   void commit(const PacketNote& note) override;
   std::uint32_t poll_receive(FrameHandler& handler, std::uint32_t frames_max) override;
-  void flush() override { inner_->flush(); }
   bool prepare_sleep() override;
-  void finish_sleep() override { inner_->finish_sleep(); }
-  [[nodiscard]] int fd() const override { return inner_->fd(); }
-  void wake() override { inner_->wake(); }
-  void set_membership(const nic::Membership& membership) override {
-    inner_->set_membership(membership);
-  }
   void begin_batch(Time now) override;
-  [[nodiscard]] Time next_deadline() const override { return inner_->next_deadline(); }
   void remark(std::string_view what) override { remark_ = what; }
   void record_lost(ByteView frame, std::string_view what) override;
-  [[nodiscard]] PortStatistics statistics() const override { return inner_->statistics(); }
   void abandon() override;
 
  private:
   class Tap;
   void record(ByteView frame, pcap::Direction direction, std::string_view comment);
 
-  std::unique_ptr<Port> inner_;
   std::shared_ptr<CaptureFile> file_;
   pcap::InterfaceId interface_;
   Time now_{};

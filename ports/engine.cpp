@@ -20,6 +20,7 @@
 #include "ports/log.h"
 #include "ports/log_port.h"
 #include "ports/own_tcp_port.h"
+#include "ports/packet_sizes.h"
 #include "ports/raw_port.h"
 #include "ports/sys.h"
 #include "ports/tcp_port.h"
@@ -131,12 +132,11 @@ Result<std::unique_ptr<Port>, std::string> decorate(const DeviceConfig& config, 
 }
 
 /// The longest IP packet of a link: that of Ethernet, or as long as it has to be for packets of
-/// RoCE with the device's MTU (device_draft.cpp).
+/// RoCE with the device's MTU.
 std::uint16_t packet_bytes_max(const DeviceConfig& config) {
-  constexpr std::uint32_t ethernet_bytes = 1500;
-  constexpr std::uint32_t overhead_bytes = 84;
   return static_cast<std::uint16_t>(
-      std::max(ethernet_bytes, nic::mtu_bytes(config.mtu) + overhead_bytes));
+      std::max(ethernet_mtu_bytes,
+               nic::mtu_bytes(config.mtu) + packet_overhead_bytes(inet::ipv6_header_bytes)));
 }
 
 /// The port of an iWARP device on a link, with a TCP of its own: its segments are frames, with all

@@ -61,6 +61,7 @@ class NullPort final : public Port {
     return MutableBytes(frame_).first(std::min(bytes, frame_.size()));
   }
   void commit(const PacketNote& /*note*/) override { ++statistics_.frames_lost; }
+  [[nodiscard]] bool is_unread(const FrameRoute& /*route*/) override { return false; }
   std::uint32_t poll_receive(FrameHandler& /*handler*/, std::uint32_t /*frames_max*/) override {
     return 0;
   }

@@ -274,7 +274,7 @@ std::uint32_t FabricPort::poll_receive(FrameHandler& handler, std::uint32_t fram
     polls_until_cleanup_ = cleanup_interval_polls;
     drop_stale_rings();
   }
-  std::uint32_t received = 0;
+  std::uint32_t received = receive_own(handler, frames_max / 2);
   const std::size_t count = in_rings_.size();
   for (std::size_t i = 0; i < count && received < frames_max; ++i) {
     InRing& ring = *in_rings_[(first_in_ring_ + i) % count];
@@ -283,6 +283,13 @@ std::uint32_t FabricPort::poll_receive(FrameHandler& handler, std::uint32_t fram
   // The next call begins with another ring, so that a busy one doesn't starve the rest.
   ++first_in_ring_;
   return received;
+}
+
+std::uint32_t FabricPort::receive_own(FrameHandler& handler, std::uint32_t frames_max) {
+  const SlotLife self = fabric_->self();
+  const auto own = std::ranges::find_if(
+      in_rings_, [&](const auto& ring) { return ring->mapping.producer == self; });
+  return own != in_rings_.end() ? receive_from(**own, handler, frames_max) : 0;
 }
 
 std::uint32_t FabricPort::receive_from(InRing& ring, FrameHandler& handler,

@@ -95,6 +95,8 @@ class FabricPort final : public Port {
   [[nodiscard]] MutableBytes lose(std::size_t bytes);
 
   void map_announced_rings();
+  /// What we sent to ourselves, as a copy of a MAD: first, since another ring may have the answer.
+  std::uint32_t receive_own(FrameHandler& handler, std::uint32_t frames_max);
   std::uint32_t receive_from(InRing& ring, FrameHandler& handler, std::uint32_t frames_max);
   void give_room_back(InRing& ring);
   /// Unmaps rings whose other side has gone, incoming ones only when they are empty.

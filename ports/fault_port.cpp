@@ -59,7 +59,7 @@ void FaultPort::Waiting::give_up_waiting(Time now) {
 
 FaultPort::FaultPort(std::unique_ptr<Port> inner, faults::RuleSet rules, std::uint64_t seed,
                      Time start)
-    : inner_(std::move(inner)), injector_(std::move(rules), seed, start), now_(start) {}
+    : PortDecorator(std::move(inner)), injector_(std::move(rules), seed, start), now_(start) {}
 
 bool FaultPort::goes_on(const faults::Decision& decision) {
   return decision.kind == ActionKind::pass || decision.kind == ActionKind::duplicate ||

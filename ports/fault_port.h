@@ -21,38 +21,26 @@
 #include <vector>
 
 #include "faults/injector.h"
-#include "ports/port.h"
+#include "ports/port_decorator.h"
 
 namespace verbena::ports {
 
 /// A frame that waits to be overtaken goes on after this time, if none comes.
 inline constexpr Duration reorder_hold_max{1'000'000};
 
-class FaultPort final : public Port {
+class FaultPort final : public PortDecorator {
  public:
   /// `start`: what the rules' time windows count from.
   FaultPort(std::unique_ptr<Port> inner, faults::RuleSet rules, std::uint64_t seed, Time start);
 
   MutableBytes reserve(const FrameRoute& route, std::size_t bytes) override;
-  [[nodiscard]] WayFields way_fields() const override { return inner_->way_fields(); }
   void commit(const PacketNote& note) override;
   std::uint32_t poll_receive(FrameHandler& handler, std::uint32_t frames_max) override;
   void flush() override;
   bool prepare_sleep() override;
-  void finish_sleep() override { inner_->finish_sleep(); }
-  [[nodiscard]] int fd() const override { return inner_->fd(); }
-  void wake() override { inner_->wake(); }
-  void set_membership(const nic::Membership& membership) override {
-    inner_->set_membership(membership);
-  }
   void begin_batch(Time now) override;
   [[nodiscard]] Time next_deadline() const override;
-  void remark(std::string_view what) override { inner_->remark(what); }
-  void record_lost(ByteView frame, std::string_view what) override {
-    inner_->record_lost(frame, what);
-  }
   [[nodiscard]] PortStatistics statistics() const override;
-  void abandon() override { inner_->abandon(); }
 
  private:
   class Tap;
@@ -93,7 +81,6 @@ class FaultPort final : public Port {
   std::uint32_t deliver_due(FrameHandler& handler, std::uint32_t frames_max);
   RxVerdict on_arrival(ByteView frame, FrameHandler& handler);
 
-  std::unique_ptr<Port> inner_;
   faults::FaultInjector injector_;
   Time now_{};
   Waiting out_;

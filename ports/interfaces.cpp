@@ -5,18 +5,12 @@
 
 #include <algorithm>
 
+#include "ports/packet_sizes.h"
 #include "ports/socket_address.h"
 #include "ports/sys_net.h"
 #include "proto/roce/gid.h"
 
 namespace verbena::ports {
-
-namespace {
-
-/// IEEE 802.3: what every Ethernet carries.
-constexpr std::size_t ethernet_mtu_bytes = 1500;
-
-}  // namespace
 
 std::vector<InterfaceAddress> host_addresses() {
   std::vector<InterfaceAddress> found;

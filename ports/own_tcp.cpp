@@ -152,7 +152,8 @@ bool OwnSocket::has_something() const {
   }
   const bool is_over = state == inet::TcpState::closed || tcp->peer_has_ended();
   return !tcp->readable().empty() || (is_over && !end_is_told_) ||
-         (is_blocked_ && (tcp->write_room() > 0 || state == inet::TcpState::closed));
+         (blocked_bytes_ > 0 &&
+          (tcp->write_room() >= blocked_bytes_ || state == inet::TcpState::closed));
 }
 
 int OwnSocket::end_error() const {
@@ -208,7 +209,7 @@ Result<std::unique_ptr<TcpSocket>, int> OwnSocket::accept() {
 
 int OwnSocket::connect(const SocketAddress& address) {
   const Guard guard(tcp_->mutex_);
-  const int result = result_of(tcp_->stack_.connect(*socket_, place_of(address)));
+  const int result = result_of(tcp_->stack_.connect(*socket_, place_of(address), Engine::now()));
   if (result < 0) {
     return result;
   }
@@ -255,15 +256,15 @@ int OwnSocket::send(ByteView bytes) {
   }
   if (tcp->state() == inet::TcpState::closed) {
     const int error = end_error();
-    is_blocked_ = false;
+    blocked_bytes_ = 0;
     end_is_told_ = true;
     update();
     return error != 0 ? error : -EPIPE;
   }
-  const std::size_t written = tcp_->stack_.write(*socket_, bytes);
-  is_blocked_ = written < bytes.size();
+  const bool is_written = tcp_->stack_.write_unit(*socket_, bytes);
+  blocked_bytes_ = is_written ? 0 : bytes.size();
   update();
-  return written > 0 ? static_cast<int>(written) : -EAGAIN;
+  return is_written ? static_cast<int>(bytes.size()) : -EAGAIN;
 }
 
 int OwnSocket::receive(MutableBytes room) {

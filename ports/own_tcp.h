@@ -64,6 +64,7 @@ class OwnSocket final : public TcpSocket, private inet::TcpWatcher {
   [[nodiscard]] SocketAddress remote() const override;
   [[nodiscard]] int segment_bytes() const override;
   int send(ByteView bytes) override;
+  [[nodiscard]] bool keeps_units() const override { return true; }
   int receive(MutableBytes room) override;
   int end_sending() override;
   void reset_on_close() override { resets_ = true; }
@@ -88,8 +89,8 @@ class OwnSocket final : public TcpSocket, private inet::TcpWatcher {
   sys::Fd signal_;
   bool is_set_ = false;
   bool is_connecting_ = false;
-  /// A send() found no room.
-  bool is_blocked_ = false;
+  /// A send() found no room for so many bytes; 0 if there was.
+  std::size_t blocked_bytes_ = 0;
   /// The peer's end, or the connection's, was told.
   bool end_is_told_ = false;
   bool resets_ = false;

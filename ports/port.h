@@ -83,6 +83,8 @@ struct PortStatistics {
 
 class Port : public FrameSink {
  public:
+  /// To be answered by each port: one that stands in front of another asks that one.
+  [[nodiscard]] bool is_unread(const FrameRoute& route) override = 0;
   /// Hands at most `frames_max` received frames to `handler`; returns how many.
   virtual std::uint32_t poll_receive(FrameHandler& handler, std::uint32_t frames_max) = 0;
   /// Makes everything committed so far visible to the receivers and wakes those that sleep. The

@@ -28,7 +28,7 @@ static_assert(buffer_bytes > 2 * (link_frame_bytes_max + length_bytes));
 constexpr Duration attempt_interval = 100ms;
 /// For how long a program waits for another that is about to leave the link, and how often it
 /// looks.
-constexpr Duration patience_with_others = 1s;
+constexpr Duration patience_with_others = 3s;
 constexpr Duration look_interval = 10ms;
 /// Who comes while somebody is there is turned away.
 constexpr int backlog = 1;

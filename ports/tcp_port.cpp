@@ -24,6 +24,9 @@ constexpr Duration capture_flush_interval = std::chrono::milliseconds(50);
 /// How long a process that ends waits for acknowledgements, if the TCP is its own, and how many
 /// frames it looks at before it sends.
 constexpr Duration exit_patience = std::chrono::seconds(1);
+/// Between two looks that find nothing. What keeps a port from sleeping may last, at an end that
+/// nobody serves any more.
+constexpr Duration exit_pause = std::chrono::milliseconds(1);
 constexpr std::uint32_t exit_frames_max = 64;
 
 class DeafHandler final : public FrameHandler {
@@ -115,7 +118,7 @@ void TcpPort::linger() {
   for (Time now = Engine::now(); now < limit; now = Engine::now()) {
     begin_batch(now);
     DeafHandler handler;
-    static_cast<void>(frames_->poll_receive(handler, exit_frames_max));
+    const bool has_received = frames_->poll_receive(handler, exit_frames_max) > 0;
     for (const auto& [qp, connection] : connections_) {
       end_in_order(*connection->stream);
     }
@@ -123,11 +126,15 @@ void TcpPort::linger() {
     if (network_->has_delivered()) {
       return;
     }
+    bool is_awake = true;
     if (frames_->prepare_sleep()) {
       pollfd bell{.fd = frames_->fd(), .events = POLLIN, .revents = 0};
       const Duration rest = std::min(limit, frames_->next_deadline()) - now;
-      static_cast<void>(sys::poll(&bell, 1, std::max(rest, Duration(0))));
+      is_awake = sys::poll(&bell, 1, std::max(rest, exit_pause)) > 0;
       frames_->finish_sleep();
+    }
+    if (is_awake && !has_received) {
+      static_cast<void>(sys::poll(nullptr, 0, exit_pause));
     }
   }
 }

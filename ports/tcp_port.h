@@ -99,6 +99,9 @@ class TcpPort final : public Port, public nic::StreamPort {
     return frames_->reserve(route, bytes);
   }
   void commit(const PacketNote& note) override { frames_->commit(note); }
+  [[nodiscard]] bool is_unread(const FrameRoute& route) override {
+    return frames_->is_unread(route);
+  }
   /// What others send into our ring is taken out, so that it doesn't hold them up.
   std::uint32_t poll_receive(FrameHandler& handler, std::uint32_t frames_max) override {
     return frames_->poll_receive(handler, frames_max);

@@ -42,7 +42,11 @@ class TcpSocket {
   /// What a segment carries, in bytes; -errno if that isn't known.
   [[nodiscard]] virtual int segment_bytes() const = 0;
 
+  /// Of a socket that keeps_units(): all of it or nothing.
   virtual int send(ByteView bytes) = 0;
+  /// What one send() was given begins a segment, and lies whole in one if one can hold it. Else
+  /// TCP cuts as it likes.
+  [[nodiscard]] virtual bool keeps_units() const { return false; }
   /// 0: the peer has ended.
   virtual int receive(MutableBytes room) = 0;
   /// Nothing more is sent: what was, and then FIN.

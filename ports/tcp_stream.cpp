@@ -15,11 +15,18 @@ MutableBytes TcpStream::reserve(std::size_t bytes) {
   if (end_ + bytes > room_bytes) {
     flush();
   }
-  if (end_ + bytes > room_bytes) {
+  if (end_ + bytes > room_bytes || (has_unsent() && socket_->keeps_units())) {
     return {};
   }
   reserved_ = bytes;
   return {room_.get() + end_, bytes};
+}
+
+void TcpStream::commit() {
+  end_ += reserved_;
+  if (socket_->keeps_units()) {
+    flush();
+  }
 }
 
 void TcpStream::flush() {

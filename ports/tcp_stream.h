@@ -4,7 +4,9 @@
 //   StreamQp ── reserve(), commit() ──► │ FPDU │ FPDU │ FPDU │ ── flush(): one send() ──► socket
 //
 // Each FPDU is built where it is sent from. The socket takes as many bytes as its send buffer has
-// room for; the rest waits, and so does the queue pair when the room here is used up as well.
+// room for; the rest waits, and so does the queue pair when the room here is used up as well. A
+// socket that keeps units gets one FPDU after the other, so that each lies whole in a segment
+// (RFC 5044, 5: FPDU alignment); then only one waits.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +32,7 @@ class TcpStream final : public iwarp::StreamSink {
 
   // iwarp::StreamSink.
   MutableBytes reserve(std::size_t bytes) override;
-  void commit() override { end_ += reserved_; }
+  void commit() override;
 
   /// Sends what was built, as far as the kernel takes it; nothing while is_blocked().
   void flush();

@@ -1,8 +1,7 @@
 #include "sim/raw_peer.h"
 
-#include <vector>
-
 #include "proto/roce/gid.h"
+#include "proto/roce/whole_frame.h"
 
 namespace verbena::sim {
 
@@ -17,16 +16,7 @@ void RawPeer::send_transport(const Gid& to, ByteView transport, Icrc icrc) {
   path.destination = to;
   path.source_mac = nic::mac_of(gid_);
   path.destination_mac = nic::mac_of(to);
-  const roce::Encapsulation encapsulation(path, roce::ShortFrames::keep);
-  const std::size_t prefix = encapsulation.prefix_bytes();
-  std::vector<std::byte> frame(encapsulation.frame_bytes(transport.size()));
-  encapsulation.write_prefix(frame, transport.size());
-  copy_bytes(MutableBytes(frame).subspan(prefix), transport);
-  encapsulation.finish(frame, transport.size());
-  if (icrc == Icrc::bad) {
-    frame[prefix + transport.size()] ^= std::byte{1};
-  }
-  send_frame(frame);
+  send_frame(roce::whole_frame(path, transport, icrc == Icrc::bad));
 }
 
 void RawPeer::send_frame(ByteView bytes) {

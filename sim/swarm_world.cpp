@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "faults/parse.h"
+#include "nic_model/qp_state_table.h"
 #include "proto/roce/gid.h"
 
 namespace verbena::sim {
@@ -160,7 +161,6 @@ void SwarmWorld::draw_connections() {
 }
 
 void SwarmWorld::connect(Side& side, const Side& peer, std::uint8_t timeout, nic::Mtu mtu) {
-  namespace m = nic::qp_attr_mask;
   nic::QpAttr attr;
   attr.access_flags = remote_rights;
   attr.av.dgid = peer.node->gid();
@@ -175,16 +175,10 @@ void SwarmWorld::connect(Side& side, const Side& peer, std::uint8_t timeout, nic
   attr.timeout = timeout;
   attr.retry_cnt = 7;
   attr.rnr_retry = 7;
-  const std::array<std::pair<nic::QpState, std::uint32_t>, 3> steps{
-      {{nic::QpState::init, m::pkey_index | m::port | m::access_flags},
-       {nic::QpState::rtr,
-        m::av | m::path_mtu | m::dest_qpn | m::rq_psn | m::max_dest_rd_atomic | m::min_rnr_timer},
-       {nic::QpState::rts,
-        m::timeout | m::retry_cnt | m::rnr_retry | m::sq_psn | m::max_qp_rd_atomic}}};
-  for (const auto& [state, mask] : steps) {
+  for (const nic::QpState state : nic::bring_up_states) {
     attr.state = state;
-    VERBENA_CHECK(
-        side.node->nic().modify_qp(simulation_.now(), *side.qp, attr, mask | m::state).has_value());
+    const std::uint32_t mask = nic::bring_up_mask(nic::QpType::rc, state);
+    VERBENA_CHECK(side.node->nic().modify_qp(simulation_.now(), *side.qp, attr, mask).has_value());
   }
 }
 

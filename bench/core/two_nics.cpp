@@ -3,11 +3,10 @@
 #include <array>
 
 #include "base/check.h"
+#include "nic_model/qp_state_table.h"
 #include "proto/roce/gid.h"
 
 namespace verbena::bench {
-
-namespace m = nic::qp_attr_mask;
 
 namespace {
 
@@ -73,11 +72,10 @@ struct TwoNics::End {
     attr.dest_qpn = nic::qpn_of(*peer.qp);
     attr.max_rd_atomic = attr.max_dest_rd_atomic = 1;
     attr.timeout = 14;
-    go(attr, nic::QpState::init, m::pkey_index | m::port | m::access_flags);
-    go(attr, nic::QpState::rtr,
-       m::av | m::path_mtu | m::dest_qpn | m::rq_psn | m::max_dest_rd_atomic | m::min_rnr_timer);
-    go(attr, nic::QpState::rts,
-       m::timeout | m::retry_cnt | m::rnr_retry | m::sq_psn | m::max_qp_rd_atomic);
+    for (const nic::QpState state : nic::bring_up_states) {
+      attr.state = state;
+      VERBENA_CHECK(nic.modify_qp(now, *qp, attr, nic::bring_up_mask(nic::QpType::rc, state)));
+    }
   }
 
   void poll() {
@@ -102,10 +100,6 @@ struct TwoNics::End {
     nic::NicConfig config;
     config.gids = {{.gid = gid}};
     return config;
-  }
-  void go(nic::QpAttr attr, nic::QpState to, std::uint32_t mask) {
-    attr.state = to;
-    VERBENA_CHECK(nic.modify_qp(now, *qp, attr, mask | m::state));
   }
 };
 

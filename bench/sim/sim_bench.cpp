@@ -4,12 +4,12 @@
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "nic_model/qp_state_table.h"
 #include "proto/roce/gid.h"
 #include "sim/simulation.h"
 
@@ -79,7 +79,6 @@ class Ring final : public Application {
   }
 
   void bring_up(std::size_t host, nic::Qp& qp, std::size_t peer_host, const nic::Qp& peer) {
-    namespace m = nic::qp_attr_mask;
     nic::QpAttr attr;
     attr.access_flags = Access::remote_write;
     attr.av.dgid = nodes_[peer_host]->gid();
@@ -88,16 +87,10 @@ class Ring final : public Application {
     attr.timeout = 14;
     attr.retry_cnt = attr.rnr_retry = 7;
     attr.max_rd_atomic = attr.max_dest_rd_atomic = 1;
-    const std::array<std::pair<nic::QpState, std::uint32_t>, 3> steps{
-        {{nic::QpState::init, m::pkey_index | m::port | m::access_flags},
-         {nic::QpState::rtr,
-          m::av | m::path_mtu | m::dest_qpn | m::rq_psn | m::max_dest_rd_atomic | m::min_rnr_timer},
-         {nic::QpState::rts,
-          m::timeout | m::retry_cnt | m::rnr_retry | m::sq_psn | m::max_qp_rd_atomic}}};
-    for (const auto& [state, mask] : steps) {
+    for (const nic::QpState state : nic::bring_up_states) {
       attr.state = state;
-      static_cast<void>(
-          nodes_[host]->nic().modify_qp(simulation_.now(), qp, attr, mask | m::state));
+      const std::uint32_t mask = nic::bring_up_mask(nic::QpType::rc, state);
+      static_cast<void>(nodes_[host]->nic().modify_qp(simulation_.now(), qp, attr, mask));
     }
   }
 

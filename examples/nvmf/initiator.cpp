@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <memory>
 #include <random>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "examples/nvmf/exercise.h"
 #include "examples/nvmf/host_controller.h"
+#include "examples/nvmf/program.h"
 #include "examples/nvmf/subsystem.h"
 
 namespace nvmf {
@@ -198,10 +198,5 @@ int run(int argc, char** argv) {
 }  // namespace nvmf
 
 int main(int argc, char** argv) {
-  try {
-    return nvmf::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "nvmf_initiator: %s\n", error.what());
-    return 1;
-  }
+  return nvmf::run_program("nvmf_initiator", nvmf::run, argc, argv);
 }

@@ -9,13 +9,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <exception>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "examples/nvmf/program.h"
 #include "examples/nvmf/rdma.h"
 #include "examples/nvmf/subsystem.h"
 #include "examples/nvmf/target_queue.h"
@@ -332,11 +332,4 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace nvmf
 
-int main(int argc, char** argv) {
-  try {
-    return nvmf::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "nvmf_target: %s\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return nvmf::run_program("nvmf_target", nvmf::run, argc, argv); }

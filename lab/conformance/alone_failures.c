@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "lab/conformance/alone.h"
-#include "lab/conformance/pair.h"
+#include "lab/conformance/pair_by_cm.h"
 #include "lab/conformance/report.h"
 
 enum { small = 64, wrong_key = 0x00ffff00 };
@@ -62,12 +62,18 @@ static void observe_failure(struct device* device, const struct failure* failure
   }
   if (failure->opcode == IBV_WR_SEND_WITH_INV) {
     request.invalidate_rkey = wrong_key;
+    // siw's library sends this one (docs/cross-validation.md).
+    request.wr.rdma.rkey = wrong_key;
   }
   const char* name = failure->name;
   const int result = post(&pair, request, failure->bytes);
   observe(name, "post_send", "return", "%s", errno_name(result));
   if (result == 0) {
     observe_completion(name, "requester", &pair.requester, completion_limit_ms);
+    if (pair.manager != NULL) {
+      // A refusal comes after the completion there, and ends the connection.
+      observe_end(&pair, name, completion_limit_ms);
+    }
     observe_state(name, "requester", &pair.requester);
     observe_completion(name, "responder", &pair.responder, silence_ms);
     observe_state(name, "responder", &pair.responder);

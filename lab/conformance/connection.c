@@ -31,6 +31,17 @@ struct sockaddr_storage address_of_gid(const union ibv_gid* gid, uint16_t port) 
   return address;
 }
 
+int read_address(const char* text, struct sockaddr_storage* address) {
+  struct sockaddr_in* ipv4 = (struct sockaddr_in*)address;
+  struct sockaddr_in6* ipv6 = (struct sockaddr_in6*)address;
+  *address = (struct sockaddr_storage){.ss_family = AF_INET};
+  if (inet_pton(AF_INET, text, &ipv4->sin_addr) == 1) {
+    return 1;
+  }
+  address->ss_family = AF_INET6;
+  return inet_pton(AF_INET6, text, &ipv6->sin6_addr) == 1;
+}
+
 // Returns NULL if rdma_cm doesn't know the device.
 static struct ibv_context* context_of(const struct device* device) {
   struct ibv_context** all = rdma_get_devices(NULL);
@@ -97,6 +108,9 @@ void set_partner(struct manager* manager, const struct partner* partner) {
   if (manager->listener != NULL && !is_iwarp(&manager->device)) {
     manager->peer = address_of_gid(&partner->gid, 0);
   }
+  if (is_iwarp(&manager->device) && partner->address.ss_family != AF_UNSPEC) {
+    manager->peer = partner->address;
+  }
   set_port(&manager->peer, partner->port);
 }
 
@@ -143,24 +157,4 @@ void drain_events(struct manager* manager) {
       rdma_destroy_id(heard.id);
     }
   }
-}
-
-void write_gid(char text[gid_text_bytes], const union ibv_gid* gid) {
-  for (size_t i = 0; i < sizeof gid->raw; ++i) {
-    snprintf(text + 2 * i, 3, "%02x", gid->raw[i]);
-  }
-}
-
-int read_gid(const char* text, union ibv_gid* gid) {
-  if (strlen(text) != gid_text_bytes - 1) {
-    return 0;
-  }
-  for (size_t i = 0; i < sizeof gid->raw; ++i) {
-    unsigned byte = 0;
-    if (sscanf(text + 2 * i, "%2x", &byte) != 1) {
-      return 0;
-    }
-    gid->raw[i] = (uint8_t)byte;
-  }
-  return 1;
 }

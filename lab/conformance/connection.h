@@ -12,10 +12,12 @@ struct partner {
   union ibv_gid gid;
   // Of its rdma_cm; 0 if it has none.
   uint16_t port;
+  // Of its iWARP device, if that isn't the one of the control connection; else of no family.
+  struct sockaddr_storage address;
 };
 
 // What the cases of a run share. Its address is the one of the device's GID; an iWARP device's,
-// whose GID is none, the one of the control connection.
+// whose GID is none, the one of the control connection, unless the user names another.
 struct manager {
   // As rdma_cm has opened it: what belongs to a connection is made on this context.
   struct device device;
@@ -50,8 +52,12 @@ struct heard {
   uint32_t group_qkey;
 };
 
-// Opens rdma_cm's context of the device, and listens at `port` (0: any). `own` and `peer` are the
-// ends of the control connection. Returns 0, or an errno; then nothing is left, and the port is 0.
+// An IPv4 or IPv6 address without a port. Returns 0 if the text is neither.
+int read_address(const char* text, struct sockaddr_storage* address);
+
+// Opens rdma_cm's context of the device, and listens at `port` (0: any). `own` and `peer` are where
+// an iWARP device connects from and to. Returns 0, or an errno; then nothing is left, and the port
+// is 0.
 int open_manager(struct manager* manager, const struct device* device, uint16_t port,
                  const struct sockaddr_storage* own, const struct sockaddr_storage* peer);
 void close_manager(struct manager* manager);
@@ -70,8 +76,3 @@ void drain_events(struct manager* manager);
 
 // An address that a GID of RoCE v2 stands for.
 struct sockaddr_storage address_of_gid(const union ibv_gid* gid, uint16_t port);
-
-// As text of hexadecimal digits, and back. The latter returns 0 if it is something else.
-enum { gid_text_bytes = 33 };
-void write_gid(char text[gid_text_bytes], const union ibv_gid* gid);
-int read_gid(const char* text, union ibv_gid* gid);

@@ -14,7 +14,7 @@
 
 #include "lab/conformance/endpoint.h"
 
-enum { retry_us = 200000, greeting_limit_s = 2 };
+enum { retry_us = 200000, greeting_limit_s = 10 };
 
 static struct addrinfo* resolve(const char* address, int flags) {
   char host[line_bytes_max];

@@ -10,7 +10,7 @@ enum {
   // connection and one for its end are the longest.
   control_limit_s = 90,
   // For somebody to listen.
-  connect_limit_s = 30,
+  connect_limit_s = 120,
 };
 
 // Listens at ADDRESS:PORT; ends the program if it can't. Returns a descriptor.

@@ -47,7 +47,7 @@ void open_device(struct device* device, const char* name, int ip_version) {
   if (list == NULL) {
     fatal("ibv_get_device_list");
   }
-  device->context = NULL;
+  *device = (struct device){0};
   for (int i = 0; i < count && device->context == NULL; ++i) {
     if (name == NULL || strcmp(ibv_get_device_name(list[i]), name) == 0) {
       device->context = ibv_open_device(list[i]);
@@ -227,4 +227,24 @@ int wait_completion(struct ibv_cq* cq, struct ibv_wc* wc, int limit_ms) {
     usleep(100);
   } while (now_ms() < deadline);
   return 0;
+}
+
+void write_gid(char text[gid_text_bytes], const union ibv_gid* gid) {
+  for (size_t i = 0; i < sizeof gid->raw; ++i) {
+    snprintf(text + 2 * i, 3, "%02x", gid->raw[i]);
+  }
+}
+
+int read_gid(const char* text, union ibv_gid* gid) {
+  if (strlen(text) != gid_text_bytes - 1) {
+    return 0;
+  }
+  for (size_t i = 0; i < sizeof gid->raw; ++i) {
+    unsigned byte = 0;
+    if (sscanf(text + 2 * i, "%2x", &byte) != 1) {
+      return 0;
+    }
+    gid->raw[i] = (uint8_t)byte;
+  }
+  return 1;
 }

@@ -13,6 +13,8 @@ struct device {
   // Row of the GID table that packets are sent from.
   int gid_index;
   union ibv_gid gid;
+  // Connects pairs of one process on iWARP (connection.h); else NULL.
+  struct manager* manager;
 };
 
 // A queue pair with a completion queue, and memory that a peer may do all to.
@@ -76,6 +78,11 @@ struct peer self(const struct endpoint* endpoint, uint32_t psn);
 
 // Where a datagram goes. NULL with errno.
 struct ibv_ah* address_of(struct endpoint* endpoint, const struct peer* peer);
+
+// As text of hexadecimal digits, and back. The latter returns 0 if it is something else.
+enum { gid_text_bytes = 33 };
+void write_gid(char text[gid_text_bytes], const union ibv_gid* gid);
+int read_gid(const char* text, union ibv_gid* gid);
 
 // Waits for a completion, for `limit_ms` at most. Returns 1 when there is one, 0 when there is
 // none, and what ibv_poll_cq() returns if it fails.

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lab/conformance/pair_by_cm.h"
 #include "lab/conformance/report.h"
 
 enum { requester_psn = 0x10, responder_psn = 0xfffff0, receive_id = 100, request_id = 200 };
@@ -39,17 +40,11 @@ static int bring_up(struct endpoint* end, const struct endpoint* other, uint32_t
   return result == 0 ? to_rts(end, psn, rnr_retry) : result;
 }
 
-int open_pair(struct pair* pair, struct device* device, const char* name, enum ibv_qp_type type,
-              enum ibv_mtu mtu, uint8_t rnr_retry) {
-  *pair = (struct pair){0};
-  int failed = open_endpoint(&pair->requester, device, type, pair_bytes);
-  if (failed == 0) {
-    failed = open_endpoint(&pair->responder, device, type, pair_bytes);
-  }
-  if (failed == 0) {
-    failed =
-        bring_up(&pair->requester, &pair->responder, requester_psn, responder_psn, mtu, rnr_retry);
-  }
+// By changing states.
+static int connect_by_hand(struct pair* pair, enum ibv_qp_type type, enum ibv_mtu mtu,
+                           uint8_t rnr_retry) {
+  int failed =
+      bring_up(&pair->requester, &pair->responder, requester_psn, responder_psn, mtu, rnr_retry);
   if (failed == 0) {
     failed =
         bring_up(&pair->responder, &pair->requester, responder_psn, requester_psn, mtu, rnr_retry);
@@ -58,6 +53,24 @@ int open_pair(struct pair* pair, struct device* device, const char* name, enum i
     const struct peer peer = self(&pair->responder, 0);
     pair->address = address_of(&pair->requester, &peer);
     failed = pair->address == NULL ? -1 : 0;
+  }
+  return failed;
+}
+
+int open_pair(struct pair* pair, struct device* device, const char* name, enum ibv_qp_type type,
+              enum ibv_mtu mtu, uint8_t rnr_retry) {
+  *pair = (struct pair){0};
+  // rdma_cm makes queue pairs itself. It has no other services on iWARP.
+  const int by_cm = device->manager != NULL && type == IBV_QPT_RC;
+  struct endpoint* const ends[] = {&pair->requester, &pair->responder};
+  int failed = 0;
+  for (int i = 0; i < 2 && failed == 0; ++i) {
+    failed = by_cm ? open_endpoint_without_qp(ends[i], device, pair_bytes)
+                   : open_endpoint(ends[i], device, type, pair_bytes);
+  }
+  if (failed == 0) {
+    failed =
+        by_cm ? connect_pair(pair, device->manager) : connect_by_hand(pair, type, mtu, rnr_retry);
   }
   if (failed != 0) {
     observe(name, "connect", "return", "%s", errno_name(failed));
@@ -70,6 +83,7 @@ void close_pair(struct pair* pair) {
   if (pair->address != NULL) {
     ibv_destroy_ah(pair->address);
   }
+  end_connection(pair);
   close_endpoint(&pair->requester);
   close_endpoint(&pair->responder);
   *pair = (struct pair){0};
@@ -110,8 +124,9 @@ int post(struct pair* pair, struct ibv_send_wr request, uint32_t bytes) {
 int post_receive(struct pair* pair, uint32_t bytes) {
   struct endpoint* at = &pair->responder;
   struct ibv_sge piece = {.addr = (uintptr_t)at->memory, .length = bytes, .lkey = at->mr->lkey};
-  struct ibv_recv_wr request = {
-      .wr_id = receive_id, .sg_list = &piece, .num_sge = bytes != 0 ? 1 : 0};
+  // siw takes no receive without a piece (docs/cross-validation.md).
+  const int pieces = bytes != 0 || pair->manager != NULL ? 1 : 0;
+  struct ibv_recv_wr request = {.wr_id = receive_id, .sg_list = &piece, .num_sge = pieces};
   struct ibv_recv_wr* bad = NULL;
   return ibv_post_recv(at->qp, &request, &bad);
 }

@@ -9,18 +9,23 @@ struct pair {
   struct endpoint responder;
   // Of the responder, for datagrams.
   struct ibv_ah* address;
+  // Of a connection that rdma_cm has made (pair_by_cm.h); else NULL.
+  struct manager* manager;
+  struct rdma_cm_id* requester_id;
+  struct rdma_cm_id* responder_id;
 };
 
 enum {
   // Of each endpoint's memory.
   pair_bytes = 1 << 20,
   // An emulated machine takes a while for a mebibyte.
-  completion_limit_ms = 5000,
-  // For what must not come.
-  silence_ms = 300,
+  completion_limit_ms = 30000,
+  // For what must not come; and what comes by itself, such as a flush, has come by then.
+  silence_ms = 1000,
 };
 
-// Returns 0 if both are in RTS; else it has printed what failed, and nothing is left.
+// Returns 0 if both are in RTS; else it has printed what failed, and nothing is left. On iWARP the
+// device's manager connects them, and there are neither a path MTU nor retries.
 int open_pair(struct pair* pair, struct device* device, const char* name, enum ibv_qp_type type,
               enum ibv_mtu mtu, uint8_t rnr_retry);
 void close_pair(struct pair* pair);

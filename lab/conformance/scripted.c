@@ -4,17 +4,16 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "lab/conformance/control.h"
 #include "lab/conformance/endpoint.h"
+#include "lab/conformance/server.h"
 
 // Of the control protocol: both sides must speak the same.
 static const char greeting[] = "verbena-scripted 1";
-static const char default_address[] = "127.0.0.1:18600";
 
 enum {
   regions_max = 16,
@@ -152,17 +151,6 @@ static int make_qp(struct script* script, const char* line) {
 
 // --- Its connection
 
-static int parse_gid(const char* text, union ibv_gid* gid) {
-  if (strlen(text) != 2 * sizeof gid->raw) {
-    return 0;
-  }
-  for (size_t i = 0; i < sizeof gid->raw; ++i) {
-    const char digits[3] = {text[2 * i], text[2 * i + 1], '\0'};
-    gid->raw[i] = (uint8_t)strtoul(digits, NULL, 16);
-  }
-  return 1;
-}
-
 static int bring_up(struct script* script, struct ibv_qp_attr* attr) {
   const enum ibv_qp_type type = script->qp->qp_type;
   int to_init = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
@@ -191,7 +179,7 @@ static int bring_up(struct script* script, struct ibv_qp_attr* attr) {
 
 static int connect_qp(struct script* script, const char* line) {
   struct ibv_qp_attr attr = {.port_num = port_number};
-  char gid[2 * sizeof(union ibv_gid) + 1] = "";
+  char gid[gid_text_bytes] = "";
   unsigned mtu = 0, reads = 0, rnr_timer = 0, timeout = 0, retry_cnt = 0, rnr_retry = 0;
   unsigned access = 0;
   if (script->qp == NULL || script->to_peer != NULL ||
@@ -211,7 +199,7 @@ static int connect_qp(struct script* script, const char* line) {
       .is_global = 1,
       .port_num = port_number,
       .grh = {.sgid_index = (uint8_t)script->device->gid_index, .hop_limit = 64}};
-  if (!parse_gid(gid, &attr.ah_attr.grh.dgid)) {
+  if (!read_gid(gid, &attr.ah_attr.grh.dgid)) {
     return 0;
   }
   const int failed = bring_up(script, &attr);
@@ -373,7 +361,9 @@ static int obey(struct script* script, const char* line) {
 }
 
 // Serves until the connection is gone. Returns 0 if who connected says nothing that makes sense.
-static int serve(struct device* device, struct control* control) {
+static int serve(struct device* device, struct control* control,
+                 const struct wire_options* options) {
+  (void)options;
   struct script script = {.device = device, .control = control};
   // Each line is read as a whole, and nothing is read ahead that poll() then wouldn't tell of.
   setvbuf(control->in, NULL, _IONBF, 0);
@@ -392,18 +382,4 @@ static int serve(struct device* device, struct control* control) {
   return commands > 0;
 }
 
-int run_scripted(const struct wire_options* options) {
-  struct device device;
-  open_device(&device, options->device, options->ip_version);
-  const int listener = listen_at(options->address != NULL ? options->address : default_address);
-  int served = 0;
-  while (!served || !options->once) {
-    struct control control;
-    if (!accept_from(listener, &control)) {
-      continue;
-    }
-    served = serve(&device, &control);
-    close_control(&control);
-  }
-  return 0;
-}
+int run_scripted(const struct wire_options* options) { return serve_all(options, serve); }

@@ -1,5 +1,6 @@
 #include "lab/conformance/wire.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -8,11 +9,12 @@
 #include "lab/conformance/connection.h"
 #include "lab/conformance/control.h"
 #include "lab/conformance/report.h"
+#include "lab/conformance/server.h"
 #include "lab/conformance/wire_case.h"
 
 // Of the control protocol: both sides must speak the same.
-static const char greeting[] = "verbena-conformance 2";
-static const char default_address[] = "127.0.0.1:18600";
+static const char same_address[] = "-";
+static const char greeting[] = "verbena-conformance 3";
 
 enum { mtu_min = 256, mtu_max = 4096 };
 
@@ -27,39 +29,62 @@ static enum ibv_mtu mtu_of(int bytes) {
   return mtu;
 }
 
-// "GREETING MTU GID PORT": of the port, and where its rdma_cm is.
-static int greet(struct control* control, const struct device* device,
-                 const struct manager* manager) {
+// "GREETING MTU GID": of the port.
+static int greet(struct control* control, const struct device* device) {
   char gid[gid_text_bytes];
   write_gid(gid, &device->gid);
-  return tell(control, "%s %d %s %u", greeting, mtu_bytes(device->port.active_mtu), gid,
-              manager_port(manager));
+  return tell(control, "%s %d %s", greeting, mtu_bytes(device->port.active_mtu), gid);
 }
 
 // The MTU of the peer's port; 0 if it isn't one of us.
 static int hear_greeting(struct control* control, struct partner* partner) {
   char line[line_bytes_max], gid[gid_text_bytes];
   int mtu = 0;
-  unsigned port = 0;
   if (!hear(control, line) || strncmp(line, greeting, sizeof greeting - 1) != 0 ||
-      sscanf(line + sizeof greeting - 1, " %d %32s %u", &mtu, gid, &port) != 3 ||
-      port > UINT16_MAX || !read_gid(gid, &partner->gid)) {
+      sscanf(line + sizeof greeting - 1, " %d %32s", &mtu, gid) != 2 ||
+      !read_gid(gid, &partner->gid)) {
     return 0;
   }
-  partner->port = (uint16_t)port;
   return mtu;
 }
 
 // Of one control connection. A device without rdma_cm is none to give up for: it has other cases.
 static void open_manager_of(struct manager* manager, const struct device* device,
-                            const struct control* control, int port) {
+                            const struct control* control, const struct wire_options* options) {
   struct sockaddr_storage own, peer;
-  const int failed = ends_of(control, &own, &peer)
-                         ? open_manager(manager, device, (uint16_t)port, &own, &peer)
-                         : ENOTCONN;
+  int failed = ends_of(control, &own, &peer) ? 0 : ENOTCONN;
+  if (failed == 0) {
+    if (options->own != NULL) {
+      read_address(options->own, &own);
+    }
+    failed = open_manager(manager, device, (uint16_t)options->cm_port, &own, &peer);
+  }
   if (failed != 0) {
     fprintf(stderr, "conformance: no connections through rdma_cm: %s\n", strerror(failed));
   }
+}
+
+// "manager PORT ADDRESS", both ways: where rdma_cm listens, the latter "-" if the control
+// connection's address is meant. Only once both have greeted: nobody else makes
+// a device listen. Returns 0 if the other side has no such answer.
+static int meet_manager(struct control* control, struct manager* manager, struct partner* partner,
+                        const struct wire_options* options) {
+  char line[line_bytes_max], address[INET6_ADDRSTRLEN];
+  unsigned port = 0;
+  _Static_assert(INET6_ADDRSTRLEN == 46, "as in the format below, with its end");
+  if (!tell(control, "manager %u %s", manager_port(manager),
+            options->own != NULL ? options->own : same_address) ||
+      !hear(control, line) || sscanf(line, "manager %u %45s", &port, address) != 2 ||
+      port > UINT16_MAX) {
+    return 0;
+  }
+  partner->address = (struct sockaddr_storage){.ss_family = AF_UNSPEC};
+  if (strcmp(address, same_address) != 0 && !read_address(address, &partner->address)) {
+    return 0;
+  }
+  partner->port = (uint16_t)port;
+  set_partner(manager, partner);
+  return 1;
 }
 
 // --- Agent
@@ -85,37 +110,24 @@ static int obey(struct device* device, struct manager* manager, struct control* 
   return run_wire_case(device, manager, &what, control, outcome) && tell(control, "%s", outcome);
 }
 
-// Returns 0 if who connected is no master.
-static int serve(struct device* device, struct control* control, int cm_port) {
+static int serve(struct device* device, struct control* control,
+                 const struct wire_options* options) {
   char line[line_bytes_max];
   struct manager manager = {0};
   struct partner partner;
-  open_manager_of(&manager, device, control, cm_port);
-  const int is_master = greet(control, device, &manager) && hear_greeting(control, &partner) != 0;
-  if (is_master) {
-    set_partner(&manager, &partner);
+  if (!greet(control, device) || hear_greeting(control, &partner) == 0) {
+    return 0;
   }
-  while (is_master && hear(control, line) && obey(device, &manager, control, line)) {
+  open_manager_of(&manager, device, control, options);
+  int goes_on = meet_manager(control, &manager, &partner, options);
+  while (goes_on) {
+    goes_on = hear(control, line) && obey(device, &manager, control, line);
   }
   close_manager(&manager);
-  return is_master;
+  return 1;
 }
 
-int run_agent(const struct wire_options* options) {
-  struct device device;
-  open_device(&device, options->device, options->ip_version);
-  const int listener = listen_at(options->address != NULL ? options->address : default_address);
-  int served = 0;
-  while (!served || !options->once) {
-    struct control control;
-    if (!accept_from(listener, &control)) {
-      continue;
-    }
-    served = serve(&device, &control, options->cm_port);
-    close_control(&control);
-  }
-  return 0;
-}
+int run_agent(const struct wire_options* options) { return serve_all(options, serve); }
 
 // --- Master
 
@@ -166,6 +178,9 @@ struct master {
   struct control control;
   enum ibv_mtu mtu;
   int by_cm;
+  // The agent's iWARP device has an address of its own: what goes to a port without a listener
+  // doesn't end before it is there, as in QEMU's network.
+  int is_direct;
 };
 
 static int run_one(struct master* master, int index, uint32_t bytes, int is_initiator) {
@@ -215,9 +230,8 @@ static int sizes_of(const struct wire_operation* operation, uint32_t mtu,
 // Is there such a thing on this device, connected in this way?
 static int is_for(const struct master* master, const struct wire_operation* operation) {
   if (is_iwarp(&master->device)) {
-    // What goes to a port without a listener may end before it is at an iWARP device: in QEMU's
-    // network.
-    return operation->type == IBV_QPT_RC && operation->kind != kind_nobody;
+    const int is_seen = operation->kind != kind_nobody || master->is_direct;
+    return operation->type == IBV_QPT_RC && is_seen;
   }
   return !master->by_cm || operation->type == IBV_QPT_RC || operation->kind == kind_multicast;
 }
@@ -246,13 +260,19 @@ static int meet_agent(struct master* master, const struct wire_options* options)
   if (theirs < mtu_min) {
     return 0;
   }
-  open_manager_of(&master->manager, &master->device, &master->control, options->cm_port);
-  set_partner(&master->manager, &partner);
   const int ours = mtu_bytes(master->device.port.active_mtu);
   int mtu = options->mtu != 0 ? options->mtu : mtu_max;
   mtu = theirs < mtu ? theirs : mtu;
   mtu = ours < mtu ? ours : mtu;
-  return greet(&master->control, &master->device, &master->manager) ? mtu : 0;
+  if (!greet(&master->control, &master->device)) {
+    return 0;
+  }
+  open_manager_of(&master->manager, &master->device, &master->control, options);
+  if (!meet_manager(&master->control, &master->manager, &partner, options)) {
+    return 0;
+  }
+  master->is_direct = partner.address.ss_family != AF_UNSPEC;
+  return mtu;
 }
 
 int run_master(const struct wire_options* options) {

@@ -7,6 +7,8 @@ struct wire_options {
   const char* device;
   // ADDRESS:PORT, to listen at or to connect to.
   const char* address;
+  // Of this side's iWARP device; NULL: as the control connection's.
+  const char* own;
   // Path MTU in bytes; 0: the smaller one of both ports'.
   int mtu;
   // Part of the names of the operations to run; NULL: all.

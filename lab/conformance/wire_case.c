@@ -15,8 +15,8 @@ enum {
   seed_target = 13,
   immediate = 0x01020304,
   // A WRITE over UC has no completion at its target: it is there soon, or lost.
-  unreliable_limit_ms = 2000,
-  flush_limit_ms = 2000,
+  unreliable_limit_ms = 10000,
+  flush_limit_ms = 10000,
   // The kernel's rdma_cm gives queue pairs an ACK timeout of seconds, so that what is lost takes
   // long.
   cm_completion_limit_ms = 40000,

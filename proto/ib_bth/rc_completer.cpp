@@ -241,7 +241,9 @@ QpFailure RcRequester::retry(TransportEnv& env, PacketNote::Cause cause) {
     return fail_head(env, WcStatus::retry_exc_err);
   }
   go_back(env, cause);
-  arm_ack_timer(env);
+  // It runs from when the packet is sent again: while a queue pair waits for its turn, nothing can
+  // be acknowledged.
+  ack_deadline_ = time_never;
   return QpFailure::none;
 }
 

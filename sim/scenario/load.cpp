@@ -1,16 +1,16 @@
-// Reading a scenario file: TOML into a Scenario, with defaults; sweeps.
+// Reading a scenario file: TOML into a Scenario, with defaults.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
-#include <ranges>
 #include <utility>
 
 #include "base/near_miss.h"
 #include "faults/rule_table.h"
 #include "faults/units.h"
 #include "proto/roce/gid.h"
+#include "sim/scenario/load_parts.h"
 #include "sim/scenario/scenario.h"
 #include "sim/scenario/table.h"
 
@@ -20,9 +20,6 @@ namespace {
 // Limits that keep a hostile file from asking for the machine.
 constexpr std::size_t hosts_max = 256;
 constexpr std::size_t memory_bytes_max = std::size_t{256} << 20;
-constexpr std::size_t connections_max = 4'096;
-constexpr std::size_t sweep_rows_max = 1'000;
-constexpr std::uint32_t queue_wr_max = 1U << 14;
 constexpr std::uint64_t rounds_max = 1'000'000;
 
 /// Where a host's regions begin in its arena: each on a boundary of its own.
@@ -59,12 +56,6 @@ Access access_of(const std::vector<Word>& words) {
 }
 
 namespace {
-
-constexpr Access all_access =
-    Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic;
-
-/// Of queue pairs: what memory permits or not is told by the memory.
-constexpr Access connection_access = all_access | Access::flush_global | Access::flush_persistent;
 
 /// What carries the packets, and the addresses of hosts that have none of their own.
 struct TransportRow {
@@ -174,7 +165,7 @@ void read_memories(Table& root, Scenario& scenario) {
       read_fill(*fill, memory);
     }
     const auto access = table.words("access");
-    memory.access = access ? access_of(*access) : all_access;
+    memory.access = access ? access_of(*access) : peer_access;
     table.end();
     add_memory(scenario, std::move(memory), table.place());
   }
@@ -190,7 +181,7 @@ void read_memories(Table& root, Scenario& scenario) {
                     .bytes = bytes,
                     .counting = counting,
                     .value = 0,
-                    .access = all_access},
+                    .access = peer_access},
                    root.place());
       }
     };
@@ -229,148 +220,6 @@ void read_windows(Table& root, Scenario& scenario) {
     }
     table.end();
     scenario.windows.push_back(std::move(window));
-  }
-}
-
-ib::Service service_of(const Word& word) {
-  constexpr std::array<std::pair<std::string_view, ib::Service>, 4> services{
-      {{"rc", ib::Service::rc},
-       {"uc", ib::Service::uc},
-       {"ud", ib::Service::ud},
-       {"xrc", ib::Service::xrc}}};
-  for (const auto& [name, service] : services) {
-    if (word.text == name) {
-      return service;
-    }
-  }
-  fail(word, fmt::format("'{}' isn't a service: rc, uc, ud or xrc.", word.text));
-}
-
-/// Each end takes its requests from that queue of its host that is named.
-void read_srqs_of_ends(Table& table, const Scenario& scenario, ConnectionSpec& connection) {
-  for (const Word& name : table.words("srq").value_or(std::vector<Word>{})) {
-    const std::size_t srq = index_of(scenario.srqs, name, "shared receive queue");
-    const auto* const end = std::ranges::find(connection.hosts, scenario.srqs[srq].host);
-    if (end == connection.hosts.end()) {
-      fail(name, fmt::format("'{}' is at neither end of the connection.", name.text));
-    }
-    if (scenario.srqs[srq].is_xrc) {
-      fail(name, fmt::format("'{}' is for XRC: messages name it, not connections.", name.text));
-    }
-    connection.srqs[static_cast<std::size_t>(end - connection.hosts.begin())] = srq;
-  }
-}
-
-nic::Mtu mtu_of(const Word& word) {
-  for (const auto mtu : {nic::Mtu::mtu_256, nic::Mtu::mtu_512, nic::Mtu::mtu_1024,
-                         nic::Mtu::mtu_2048, nic::Mtu::mtu_4096}) {
-    if (word.text == fmt::format("{}", nic::mtu_bytes(mtu))) {
-      return mtu;
-    }
-  }
-  fail(word, fmt::format("'{}' isn't a path MTU: 256, 512, 1024, 2048 or 4096.", word.text));
-}
-
-void read_ends(Table& table, const Scenario& scenario, ConnectionSpec& connection) {
-  if (const auto between = table.words("between")) {
-    if (between->size() != 2) {
-      fail(table.place(), "A connection is between two hosts.");
-    }
-    for (std::size_t end = 0; end < 2; ++end) {
-      connection.hosts[end] = index_of(scenario.hosts, (*between)[end], "host");
-    }
-  }
-  if (connection.hosts[0] == connection.hosts[1]) {
-    fail(table.place(), "A connection is between two different hosts.");
-  }
-  if (const auto psns = table.words("psn")) {
-    if (psns->size() != 2) {
-      fail(table.place(), "psn is an array of two: the first PSN of each end.");
-    }
-    for (std::size_t end = 0; end < 2; ++end) {
-      connection.first_psns[end] =
-          Psn(static_cast<std::uint32_t>(number_of((*psns)[end], Psn::mask)));
-    }
-  }
-}
-
-/// Which of two words stands there; the first one if none does.
-bool is_second_of(Table& table, std::string_view key, std::string_view first,
-                  std::string_view second) {
-  const auto word = table.word(key);
-  if (word && word->text != first && word->text != second) {
-    fail(*word, fmt::format("'{}' is neither {} nor {}.", word->text, first, second));
-  }
-  return word && word->text == second;
-}
-
-/// Who makes the connection, and how.
-void read_making(Table& table, const Scenario& scenario, ConnectionSpec& connection) {
-  constexpr std::uint64_t code_max = 31;
-  constexpr std::uint64_t cm_retries_max = 15;
-  connection.uses_cm = is_second_of(table, "made_by", "test", "cm");
-  connection.story_answers = is_second_of(table, "answer", "accept", "story");
-  table.number("cm_timeout", code_max, connection.cm_timeout);
-  table.number("cm_retries", cm_retries_max, connection.cm_retries);
-  const bool is_possible = std::ranges::all_of(
-      connection.hosts, [&](std::size_t host) { return scenario.hosts[host].has_nic; });
-  if (connection.uses_cm &&
-      (!is_possible || scenario.technology != nic::Technology::roce ||
-       scenario.encapsulation != nic::GidEntry::Type::roce_v2 ||
-       (connection.service != ib::Service::rc && connection.service != ib::Service::uc))) {
-    fail(
-        table.place(),
-        "Connection managers make connections of rc and uc, between hosts with a NIC, by RoCE v2.");
-  }
-}
-
-void read_connections(Table& root, Scenario& scenario) {
-  constexpr std::uint64_t timer_code_max = 31;
-  constexpr std::uint64_t retries_max = 7;
-  for (Table& table : root.tables("connection")) {
-    ConnectionSpec connection;
-    connection.place = table.place();
-    connection.hosts = {0, 1};
-    connection.access = connection_access;
-    if (const auto name = table.word("name")) {
-      connection.name = name->text;
-    }
-    read_ends(table, scenario, connection);
-    read_srqs_of_ends(table, scenario, connection);
-    if (const auto service = table.word("service")) {
-      connection.service = service_of(*service);
-      if (connection.service != ib::Service::rc && scenario.technology == nic::Technology::iwarp) {
-        fail(*service, "iWARP has reliable connections only.");
-      }
-    }
-    if (const auto qkey = table.word("qkey")) {
-      connection.qkey = Qkey{static_cast<std::uint32_t>(number_of(*qkey, UINT32_MAX))};
-    }
-    if (const auto mtu = table.word("mtu")) {
-      connection.mtu = mtu_of(*mtu);
-    }
-    table.number("timeout", timer_code_max, connection.timeout);
-    table.number("retry_cnt", retries_max, connection.retry_cnt);
-    table.number("rnr_retry", retries_max, connection.rnr_retry);
-    table.number("min_rnr_timer", timer_code_max, connection.min_rnr_timer);
-    table.number("rd_atomic", 128, connection.rd_atomic);
-    table.number("send_wr", queue_wr_max, connection.send_wr_max);
-    table.number("recv_wr", queue_wr_max, connection.recv_wr_max);
-    if (const auto access = table.words("access")) {
-      connection.access = access_of(*access);
-    }
-    read_making(table, scenario, connection);
-    table.end();
-    scenario.connections.push_back(std::move(connection));
-  }
-  if (scenario.connections.empty() && scenario.hosts.size() >= 2) {
-    ConnectionSpec connection;
-    connection.hosts = {0, 1};
-    connection.access = connection_access;
-    scenario.connections.push_back(connection);
-  }
-  if (scenario.connections.size() > connections_max) {
-    fail(root.place(), fmt::format("{} connections at most.", connections_max));
   }
 }
 
@@ -473,57 +322,6 @@ Scenario read_scenario(const toml::table& parsed, std::string_view file) {
   return scenario;
 }
 
-/// One row of a sweep: names and the values they stand for.
-using Row = std::vector<std::pair<std::string, std::string>>;
-
-/// Every combination of the values that [sweep] lists; one empty row without it.
-std::vector<Row> rows_of(const toml::table& parsed) {
-  std::vector<Row> rows{Row{}};
-  Table root(parsed);
-  const auto sweep = root.table("sweep");
-  if (!sweep) {
-    return rows;
-  }
-  for (const auto& [key, node] : sweep->raw()) {
-    const std::string name(key.str());
-    Table table(sweep->raw());
-    const auto values = table.words(name).value();
-    std::vector<Row> longer;
-    for (const Row& row : rows) {
-      for (const Word& value : values) {
-        longer.push_back(row);
-        longer.back().emplace_back(name, value.text);
-      }
-    }
-    rows = std::move(longer);
-    if (rows.size() > sweep_rows_max || rows.empty()) {
-      fail(place_of(node), fmt::format("A sweep has 1 to {} rows.", sweep_rows_max));
-    }
-  }
-  return rows;
-}
-
-/// Puts the row's values where their names stand behind a $.
-std::string substitute(std::string_view text, const Row& row) {
-  std::string result;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    bool replaced = false;
-    // The names are sorted: backwards, the longer of two that begin alike comes first.
-    for (const auto& [name, value] : row | std::views::reverse) {
-      if (text[i] == '$' && text.substr(i + 1).starts_with(name)) {
-        result += value;
-        i += name.size();
-        replaced = true;
-        break;
-      }
-    }
-    if (!replaced) {
-      result += text[i];
-    }
-  }
-  return result;
-}
-
 toml::table parse_toml(std::string_view text) {
   toml::parse_result parsed = toml::parse(text);
   if (!parsed) {
@@ -543,7 +341,7 @@ Result<std::vector<Scenario>, std::string> load_scenarios(std::string_view toml,
                                                           std::string_view file) {
   try {
     std::vector<Scenario> scenarios;
-    for (const Row& row : rows_of(parse_toml(toml))) {
+    for (const SweepRow& row : sweep_rows(parse_toml(toml))) {
       scenarios.push_back(read_scenario(parse_toml(substitute(toml, row)), file));
       std::string& variant = scenarios.back().variant;
       for (const auto& [name, value] : row) {

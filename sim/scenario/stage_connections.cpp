@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "nic_model/qp_state_table.h"
 #include "proto/roce/gid.h"
 #include "sim/scenario/stage.h"
 
@@ -35,26 +36,6 @@ nic::QpType type_of(ib::Service service, std::size_t side) {
   }
 }
 
-/// What a transition into `state` has to tell (IBTA vol 1, 11.2.5.2, the table of attributes).
-std::uint32_t attributes_wanted(nic::QpType type, nic::QpState state) {
-  namespace m = nic::qp_attr_mask;
-  const bool is_ud = type == nic::QpType::ud;
-  const bool requests = type == nic::QpType::rc || type == nic::QpType::xrc_initiator;
-  const bool responds = type == nic::QpType::rc || type == nic::QpType::xrc_target;
-  switch (state) {
-    case nic::QpState::init:
-      return m::pkey_index | m::port | (is_ud ? m::qkey : m::access_flags);
-    case nic::QpState::rtr:
-      return (is_ud ? 0 : m::av | m::path_mtu | m::dest_qpn | m::rq_psn) |
-             (responds ? m::max_dest_rd_atomic | m::min_rnr_timer : 0);
-    case nic::QpState::rts:
-      return m::sq_psn | (requests || responds ? m::timeout : 0) |
-             (requests ? m::retry_cnt | m::rnr_retry | m::max_qp_rd_atomic : 0);
-    default:
-      return 0;
-  }
-}
-
 }  // namespace
 
 nic::AddressVector Stage::address_of(const End& end) const {
@@ -82,8 +63,7 @@ void Stage::modify(const End& end, const End& peer, const ConnectionSpec& spec,
   attr.rnr_retry = spec.rnr_retry;
   attr.sq_psn = end.first_psn;
   attr.max_rd_atomic = spec.rd_atomic;
-  const std::uint32_t mask =
-      nic::qp_attr_mask::state | attributes_wanted(nic::type_of(*end.qp), state);
+  const std::uint32_t mask = nic::bring_up_mask(nic::type_of(*end.qp), state);
   Node& node = *hosts_[end.host].node;
   VERBENA_CHECK(node.nic().modify_qp(simulation_.now(), *end.qp, attr, mask).has_value());
 }

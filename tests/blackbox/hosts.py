@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import shutil
@@ -134,7 +135,15 @@ class Host:
         # Line by line, or else what it prints stays in a buffer until it ends.
         pair = self.start_pair("stdbuf", "-oL", tool, "-F", "-N", "-n", "100000000", *arguments)
         pair.client.wait_for_output("#bytes")
+        # Before the first answer the two of them still talk over TCP, which would tell who ends.
+        pair.client.wait_until(lambda: self.has_received(pair.client), "receiving packets")
         return pair
+
+    def has_received(self, program: Program) -> bool:
+        """Whether its device has received a packet, as far as that is published."""
+        shown = self.verbena_command("counters", "--json", "--pid", str(program.pid))
+        return any(device["counters"]["rcvd_pkts"] > 0
+                   for device in json.loads(shown.out or "[]"))
 
     def wait_for_both(self, pair: Pair, timeout_s: float = TIMEOUT_S) -> None:
         """Waits until both have ended, however they ended. If one hangs, both are shown."""

@@ -9,11 +9,12 @@ import socket
 import struct
 import time
 
+from program import POLL_INTERVAL_S, TIMEOUT_S
+
 MAC = bytes.fromhex("525400000002")
 BROADCAST = b"\xff" * 6
 ARP, IPV4, IPV6 = 0x0806, 0x0800, 0x86DD
 ICMP, ICMPV6 = 1, 58
-TIMEOUT_S = 30.0
 
 
 def checksum(data: bytes) -> int:
@@ -172,6 +173,23 @@ def ping_v6(peer, mac: bytes, own: str, target: str, data: bytes) -> None:
     assert checksum(pseudo + answer[54:]) == 0
 
 
+def listen_as_qemu(path: pathlib.Path) -> socket.socket:
+    """QEMU's `server=on`: removes the socket that it finds and binds its own. Whose it was may have
+    bound another one in between."""
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    server.settimeout(TIMEOUT_S)
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        path.unlink(missing_ok=True)
+        try:
+            server.bind(str(path))
+            break
+        except OSError:
+            assert time.monotonic() < deadline, f"somebody else is at {path} again and again"
+    server.listen(1)
+    return server
+
+
 def _connected(path: pathlib.Path) -> socket.socket:
     deadline = time.monotonic() + TIMEOUT_S
     while True:
@@ -182,4 +200,4 @@ def _connected(path: pathlib.Path) -> socket.socket:
         except OSError:
             connecting.close()
             assert time.monotonic() < deadline, f"nobody listens at {path}"
-            time.sleep(0.01)
+            time.sleep(POLL_INTERVAL_S)

@@ -34,14 +34,19 @@ def run_initiator(host: hosts.Host, port: int, *arguments: str, **how) -> dict:
     return json.loads(program.out)
 
 
+# What our captures say of a frame that is sent again, and of one that wasn't taken.
+AGAIN = re.compile(r"retransmission|replay|(duplicate|early|refused|dropped) by the ")
+
+
 class Seen:
-    """What tshark finds in a capture: a text for each frame, and how often each command comes."""
+    """What tshark finds in a capture: a text for each frame, and how often each command comes. A
+    peer that wasn't scheduled for a while may make the other one send again: each is there once."""
 
     def __init__(self, capture: pathlib.Path, port: int):
-        rows = fields_of(capture, ["_ws.malformed", "_ws.col.Info"],
+        rows = fields_of(capture, ["_ws.malformed", "_ws.col.Info", "frame.comment"],
                          ["-o", f"nvme-rdma.subsystem_ports:{port}"])
-        self.malformed = [info for malformed, info in rows if malformed]
-        self.lines = [info for _, info in rows]
+        self.malformed = [info for malformed, info, _ in rows if malformed]
+        self.lines = [info for _, info, comment in rows if not AGAIN.match(comment)]
 
     def count(self, command: str) -> int:
         """Frames in which this command ends: capsules, named for what is in them."""

@@ -3,6 +3,8 @@ of them."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 # What ibv_asyncwatch prints for an event of the port or the device: its number in ibv_event_type.
@@ -39,3 +41,30 @@ def test_nobody_to_reach_is_an_error(host):
     program = host.verbena_command("inject", "port_err", "--pid", "1")
     assert program.status == 1, program.report()
     assert "no such process" in program.err, program.report()
+
+
+def test_a_queue_pair_that_nobody_has_is_an_error(host):
+    """It says so, and which ones there are, instead of doing nothing in silence."""
+    program = host.start("stdbuf", "-oL", "ibv_asyncwatch", "-d", "verbena0")
+    program.wait_for_output("FD")
+    refused = host.verbena_command("inject", "qp_fatal", "--pid", str(program.pid))
+    assert refused.status == 1, refused.report()
+    assert f"process {program.pid} has no queue pair" in refused.err, refused.report()
+    program.kill()
+    pair = host.start_endless("ib_write_bw")
+    target = ["--pid", str(pair.client.pid)]
+    refused = host.verbena_command("inject", "qp_fatal", "--qpn", "0xabcdef", *target)
+    assert refused.status == 1, refused.report()
+    named = re.search(r"no queue pair 0xabcdef, but (0x[0-9a-f]{6})$", refused.err, re.M)
+    assert named, refused.report()
+    assert pair.client.is_running(), pair.report()
+    host.verbena_command("inject", "qp_fatal", "--qpn", named[1], *target).succeed()
+    pair.client.wait()
+    assert pair.client.status != 0, pair.report()
+    pair.server.kill()
+
+
+def test_an_event_of_the_port_has_no_queue_pair(host):
+    program = host.verbena_command("inject", "port_err", "--qpn", "0x1000")
+    assert program.status == 2, program.report()
+    assert "leave --qpn out" in program.err, program.report()

@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 
 import hosts
+from guest_limits import (BOOT_LIMIT_S, BUILD_LIMIT_S, GUEST_LIMIT_S, STEP_LIMIT_HERE_S,
+                          STEP_LIMIT_S, XCHECK_LIMIT_S)
 
 CONFORMANCE = hosts.BUILD / "share" / "verbena" / "lab" / "conformance"
-BUILD_LIMIT_S = 900.0
-BOOT_LIMIT_S = 400.0
-
 # On the wire between us and the guest; the latter's are what lab/guest/rdma_device gives it.
 OUR_ADDRESSES = "10.7.0.1/24,fd00::1/64"
 OURS, THEIRS = "10.7.0.1", "10.7.0.2"
@@ -55,14 +54,14 @@ def test_a_command_runs_in_the_guest_beside_both_devices(host, tmp_path):
 
 
 def test_a_command_that_hangs_is_ended(host):
-    program = in_guest(host, "echo begun; sleep 1000", "--timeout", "3")
+    program = in_guest(host, "echo begun; sleep 1000", "--timeout", "20")
     assert program.status == 124, program.report()
     assert program.out == "begun\n", program.report()
-    assert "the command was still running after 3 s" in program.err, program.report()
+    assert "the command was still running after 20 s" in program.err, program.report()
 
 
 def test_a_guest_that_dies_is_reported_with_its_last_words(host):
-    program = in_guest(host, "echo c >/proc/sysrq-trigger; sleep 60", "--timeout", "30")
+    program = in_guest(host, "echo c >/proc/sysrq-trigger; sleep 600", "--timeout", "300")
     assert program.status == 125, program.report()
     assert "the guest ended before its command did" in program.err, program.report()
     assert "Kernel panic" in program.err, program.report()
@@ -79,33 +78,53 @@ class Wire:
     """A guest with rxe0 on a wire, and programs of this host on its other end."""
 
     def __init__(self, host, directory: Path, forwards: list[int], steps: dict[str, str],
-                 mtu: int = 1500, step_limit_s: int = 60):
+                 mtu: int = 1500):
         self.host = host
         self.share = directory / "share"
         self.share.mkdir()
         self.socket = directory / "wire"
         lines = [f"export MTU={mtu}",
-                 "rdma_device rxe && ip address add 10.0.2.15/24 dev eth1 && ip link set eth1 up"]
+                 "rdma_device rxe && ip address add 10.0.2.15/24 dev eth1 && ip link set eth1 up; "
+                 "touch up"]
         for name, command in steps.items():
             lines += [f"until [ -e {name}.begin ]; do sleep 0.1; done; touch {name}.begun",
-                      f"{{ timeout {step_limit_s} {command}; }} >{name}.out 2>&1; "
+                      f"{{ timeout {STEP_LIMIT_S:.0f} {command}; }} >{name}.out 2>&1; "
                       f"echo $? >{name}.status"]
         options = [word for port in forwards for word in ("--forward", f"{port}:{port}")]
         self.guest = host.start_bare(
             str(host.verbena), "lab", "run", "--link", str(self.socket), "--share",
-            str(self.share), *options, "--timeout", "300", "--", "\n".join(lines))
+            str(self.share), *options, "--timeout", f"{GUEST_LIMIT_S:.0f}", "--",
+            "\n".join(lines))
+        # Else the first step would have to wait for the boot, too.
+        self.guest.wait_until((self.share / "up").exists, "devices", timeout_s=BOOT_LIMIT_S)
 
     def begin(self, name: str) -> None:
         """Lets the guest begin a step, and waits until it has."""
         (self.share / f"{name}.begin").touch()
-        self.guest.wait_until((self.share / f"{name}.begun").exists, f"step {name}")
+        self.guest.wait_until((self.share / f"{name}.begun").exists, f"step {name}",
+                              timeout_s=STEP_LIMIT_HERE_S)
+
+    def output_of(self, name: str) -> str:
+        """What the guest's step has said so far."""
+        path = self.share / f"{name}.out"
+        return path.read_text() if path.exists() else ""
+
+    def is_over(self, name: str) -> bool:
+        status = self.share / f"{name}.status"
+        return status.exists() and status.read_text().endswith("\n")
+
+    def wait_for_output(self, name: str, text: str) -> None:
+        """Waits until the guest's step says something, which it must do line by line."""
+        self.guest.wait_until(lambda: text in self.output_of(name) or self.is_over(name), name,
+                              timeout_s=STEP_LIMIT_HERE_S)
+        assert text in self.output_of(name), f"{name} in the guest:\n{self.output_of(name)}"
 
     def end(self, name: str) -> str:
         """Waits for the end of the guest's step, which must be good. Returns its output."""
-        status = self.share / f"{name}.status"
-        self.guest.wait_until(lambda: status.exists() and status.read_text().endswith("\n"), name)
-        output = (self.share / f"{name}.out").read_text()
-        assert status.read_text() == "0\n", f"{name} in the guest:\n{output}"
+        self.guest.wait_until(lambda: self.is_over(name), name, timeout_s=STEP_LIMIT_HERE_S)
+        output = self.output_of(name)
+        status = (self.share / f"{name}.status").read_text()
+        assert status == "0\n", f"{name} in the guest:\n{output}"
         return output
 
     def serve(self, name: str, *command: str) -> None:
@@ -113,21 +132,26 @@ class Wire:
         server = self.start(*command)
         self.begin(name)
         self.end(name)
-        server.succeed()
+        server.succeed(STEP_LIMIT_HERE_S)
 
     def start(self, *command: str, options: tuple[str, ...] = ()):
-        """A program of this host on our device at the wire."""
+        """A program of this host on our device at the wire. A guest that isn't scheduled for a
+        while is none that has died."""
         return self.host.start(*command, options=(
-            "--link", f"qemu:{self.socket}", "--address", OUR_ADDRESSES, *options))
+            "--link", f"qemu:{self.socket}", "--address", OUR_ADDRESSES, "--ack-timeout-min",
+            "1000", *options))
 
-    def run_until_good(self, *command: str, options: tuple[str, ...] = ()):
-        """A client: what it wants to reach comes up in a moment."""
-        for _ in range(20):
-            program = self.start(*command, options=options).wait()
+    def run_until_good(self, name: str, *command: str, options: tuple[str, ...] = ()):
+        """A client of the guest's step, which is a server that comes up in a moment."""
+        deadline = time.monotonic() + STEP_LIMIT_S
+        while True:
+            was_over = self.is_over(name)
+            program = self.start(*command, options=options).wait(STEP_LIMIT_HERE_S)
             if program.status == 0:
                 return program
+            assert not was_over and time.monotonic() < deadline, (
+                f"{program.report()}\n{name} in the guest:\n{self.output_of(name)}")
             time.sleep(0.5)
-        raise AssertionError(program.report())
 
 
 GROUP = "239.77.8.1"
@@ -136,7 +160,7 @@ GROUP = "239.77.8.1"
 def test_the_connection_manager_talks_to_the_kernels(host, tmp_path):
     """rping, ucmatose, cmtime, udaddy and mckey, with ours as server and as client; and the guest
     pings our address."""
-    ping = f"ping -c 1 -W 1 {OURS}"
+    ping = f"ping -c 1 -W 5 {OURS}"
 
     def asks(client: str) -> str:
         """Our server is up when its device answers, or a moment later."""
@@ -153,13 +177,13 @@ def test_the_connection_manager_talks_to_the_kernels(host, tmp_path):
         "cmtime-serves": f"bash -c 'cmtime -b {THEIRS} & until [ -e enough ]; do sleep 0.1; done; "
                          "kill $!'",
         "cmtime-asks": asks(f"cmtime -s {OURS} -c 20"),
-        "mckey-receives": f"mckey -m {GROUP} -b {THEIRS} -C 3",
+        "mckey-receives": f"stdbuf -oL mckey -m {GROUP} -b {THEIRS} -C 3",
         "mckey-sends": f"mckey -m {GROUP} -b {THEIRS} -C 3 -s",
     })
     capture = tmp_path / "rping.pcapng"
 
     wire.begin("rping-serves")
-    wire.run_until_good("rping", "-c", "-a", THEIRS, "-C", "5", "-V", "-v",
+    wire.run_until_good("rping-serves", "rping", "-c", "-a", THEIRS, "-C", "5", "-V", "-v",
                         options=("--capture", str(capture)))
     wire.end("rping-serves")
     dump = host.verbena_command("dump", str(capture)).succeed()
@@ -175,12 +199,12 @@ def test_the_connection_manager_talks_to_the_kernels(host, tmp_path):
             ("ucmatose", ["-b", OURS, "-C", "20", "-S", "3000"], ["-C", "20", "-S", "3000"]),
             ("udaddy", ["-b", OURS, "-C", "20"], ["-C", "20"])):
         wire.begin(f"{name}-serves")
-        wire.run_until_good(name, "-s", THEIRS, *asks_for)
+        wire.run_until_good(f"{name}-serves", name, "-s", THEIRS, *asks_for)
         wire.end(f"{name}-serves")
         wire.serve(f"{name}-asks", name, *serves)
 
     wire.begin("cmtime-serves")
-    wire.run_until_good("cmtime", "-s", THEIRS, "-c", "20")
+    wire.run_until_good("cmtime-serves", "cmtime", "-s", THEIRS, "-c", "20")
     (wire.share / "enough").touch()
     wire.end("cmtime-serves")
     server = wire.start("cmtime", "-b", OURS)
@@ -188,11 +212,14 @@ def test_the_connection_manager_talks_to_the_kernels(host, tmp_path):
     wire.end("cmtime-asks")
     server.kill()
 
-    # The sender waits 3 s for the receiver to join, by itself.
+    # A sender waits for 3 s, and for nobody.
+    joined = "joined dgid"
     wire.begin("mckey-receives")
+    wire.wait_for_output("mckey-receives", joined)
     wire.start("mckey", "-m", GROUP, "-b", OURS, "-C", "3", "-s").succeed()
     assert "receiving data transfers" in wire.end("mckey-receives")
-    receiver = wire.start("mckey", "-m", GROUP, "-b", OURS, "-C", "3")
+    receiver = wire.start("stdbuf", "-oL", "mckey", "-m", GROUP, "-b", OURS, "-C", "3")
+    receiver.wait_for_output(joined)
     wire.begin("mckey-sends")
     wire.end("mckey-sends")
     receiver.succeed()
@@ -200,11 +227,12 @@ def test_the_connection_manager_talks_to_the_kernels(host, tmp_path):
 
 
 # Programs that make a TCP connection of their own, with the arguments that both sides get; GIDs of
-# IPv4 are in row 1 of rxe's table and in row 0 of ours.
+# IPv4 are in row 1 of rxe's table and in row 0 of ours. An ACK may take a second (-u 18) where one
+# end isn't scheduled.
 TCP_PROGRAMS = {
     "pingpong": ("ibv_rc_pingpong -n 20 -c", "-d rxe0 -g 1", "-g 0"),
-    "write_bw": ("ib_write_bw -F -n 40 -s 65536", "-d rxe0 -x 1", "-x 0"),
-    "read_lat": ("ib_read_lat -F -n 20 -s 4096", "-d rxe0 -x 1", "-x 0"),
+    "write_bw": ("ib_write_bw -F -n 40 -s 65536 -u 18", "-d rxe0 -x 1", "-x 0"),
+    "read_lat": ("ib_read_lat -F -n 20 -s 4096 -u 18", "-d rxe0 -x 1", "-x 0"),
 }
 
 
@@ -221,7 +249,7 @@ def test_programs_with_a_tcp_connection_talk_to_rxe(host, tmp_path):
         here, there = ports[name]
         words = [*command.split(), *ours.split()]
         wire.begin(f"{name}-serves")
-        wire.run_until_good(*words, "-p", str(there), hosts.LOOPBACK)
+        wire.run_until_good(f"{name}-serves", *words, "-p", str(there), hosts.LOOPBACK)
         wire.end(f"{name}-serves")
 
         server = wire.start(*words, "-p", str(here))
@@ -246,7 +274,8 @@ def check_known(cells: list[dict], result: str, report: str) -> None:
 def test_the_matrix_with_rxe(host):
     """Each way, around the borders of packets and a long one: SEND, WRITE, READ, atomics, UD, a
     group, connections and refusals."""
-    program = host.verbena_command("xcheck", "--against", "rxe", "--json", timeout_s=BOOT_LIMIT_S)
+    program = host.verbena_command("xcheck", "--against", "rxe", "--json",
+                                   timeout_s=XCHECK_LIMIT_S)
     assert program.status == 0, program.report()
     cells = json.loads(program.out)["cells"]
     assert len(cells) == 186, program.report()
@@ -269,13 +298,13 @@ def test_the_matrix_with_rxe_in_other_ways(host, tmp_path):
     agent = "/tools/conformance agent --once --device rxe0 --listen 0.0.0.0"
     wire = Wire(host, tmp_path, list(ports.values()), {
         name: f"{agent}:{ports[name]} {'--ipv6' if name == 'ipv6' else ''}" for name in VARIANTS},
-        mtu=4500, step_limit_s=200)
+        mtu=4500)
     for name, (options, arguments, only) in VARIANTS.items():
         wire.begin(name)
         mtu = () if "--mtu" in options else ("--mtu", "1024")
         master = wire.start(str(CONFORMANCE), "master", "--agent",
                             f"{hosts.LOOPBACK}:{ports[name]}", "--only", only, *arguments,
-                            options=(*options, *mtu)).succeed()
+                            options=(*options, *mtu)).succeed(STEP_LIMIT_HERE_S)
         wire.end(name)
         cells = [json.loads(line) for line in master.out.splitlines()]
         assert len(cells) > 80, master.report()
@@ -285,7 +314,8 @@ def test_the_matrix_with_rxe_in_other_ways(host, tmp_path):
 
 
 def test_the_api_of_rxe_differs_only_where_it_is_known_to(host):
-    program = host.verbena_command("xcheck", "--against", "rxe", "--api", timeout_s=BOOT_LIMIT_S)
+    program = host.verbena_command("xcheck", "--against", "rxe", "--api",
+                                   timeout_s=XCHECK_LIMIT_S)
     assert program.status == 0, program.report()
     assert "differ as they should, 0 differ" in program.out, program.report()
 
@@ -296,7 +326,7 @@ def test_rxe_answers_scripts_as_ours_does_but_where_it_is_known(host):
              "peer_too_long", "peer_answers", "peer_never_ready")
     files = [str(hosts.ROOT / "scenarios" / f"{name}.toml") for name in names]
     program = host.verbena_command("xcheck", "--against", "rxe", "--json", "--packets", *files,
-                                   timeout_s=BOOT_LIMIT_S)
+                                   timeout_s=XCHECK_LIMIT_S)
     assert program.status == 0, program.report()
     checks = json.loads(program.out)["scenarios"]
     results = {check["scenario"]: check["result"] for check in checks}

@@ -12,10 +12,8 @@ import pytest
 
 import hosts
 import nvmf
-
-BUILD_LIMIT_S = 900.0
-GUEST_LIMIT_S = 600.0
-STEP_LIMIT_S = 180.0
+from guest_limits import (BOOT_LIMIT_S, BUILD_LIMIT_S, GUEST_LIMIT_S, STEP_LIMIT_HERE_S,
+                          STEP_LIMIT_S)
 
 # On the wire between us and the guest, and in QEMU's own network.
 OURS, THEIRS = "10.7.0.1", "10.7.0.2"
@@ -43,7 +41,7 @@ done
 # Linux tells of a namespace a moment after it is connected.
 USE_TARGET = """nvme discover -t rdma -a {address} -s {port}
 nvme connect -t rdma -a {address} -s {port} -n {nqn} -i 2
-for i in $(seq 100); do [ -b /dev/nvme0n1 ] && break; sleep 0.1; done
+for i in $(seq 600); do [ -b /dev/nvme0n1 ] && break; sleep 0.1; done
 nvme list
 nvme id-ctrl /dev/nvme0
 verify_blocks /dev/nvme0n1 {count} {sizes}
@@ -59,12 +57,14 @@ class Guest:
         self.host = host
         self.share = directory / "share"
         self.share.mkdir()
-        self.link = ("--link", f"qemu:{directory / 'wire'}", "--address", f"{OURS}/24")
+        # A guest that isn't scheduled for a while is none that has died.
+        self.link = ("--link", f"qemu:{directory / 'wire'}", "--address", f"{OURS}/24",
+                     "--ack-timeout-min", "1000")
         self._steps = 0
         self.program = host.start_bare(
             str(host.verbena), "lab", "run", "--link", str(directory / "wire"), "--share",
             str(self.share), "--timeout", f"{GUEST_LIMIT_S:.0f}", "--", SERVE_STEPS)
-        self.program.wait_until((self.share / "ready").exists, "devices", timeout_s=GUEST_LIMIT_S)
+        self.program.wait_until((self.share / "ready").exists, "devices", timeout_s=BOOT_LIMIT_S)
 
     def run(self, command: str) -> str:
         """Runs a command, which must be good, and returns its output."""
@@ -75,7 +75,7 @@ class Guest:
         os.rename(self.share / f"{name}.new", self.share / f"{name}.sh")
         status = self.share / f"{name}.status"
         self.program.wait_until(lambda: status.exists() and status.read_text().endswith("\n"),
-                                name, timeout_s=STEP_LIMIT_S + 60)
+                                name, timeout_s=STEP_LIMIT_HERE_S)
         output = (self.share / f"{name}.out").read_text()
         assert status.read_text() == "0\n", f"in the guest:\n{output}"
         return output
@@ -132,7 +132,8 @@ def test_our_initiator_uses_linuxs_target_over_rxe(host, guest):
     for arguments in ([], ["--windows", "--queues", "2"]):
         report = nvmf.run_initiator(
             host, nvmf.PORT, "--address", THEIRS, "--count", str(COUNT), "--sizes",
-            "4096,16384,65536", *arguments, options=guest.link)
+            "4096,16384,65536", "--timeout", f"{STEP_LIMIT_S:.0f}", *arguments, options=guest.link,
+            timeout_s=STEP_LIMIT_HERE_S)
         assert report["nqn"] == GUEST_NQN and report["model"] == "Linux", report
         assert report["verified"] == COUNT, report
         assert report["in_capsule"] > 0 and report["by_key"] > COUNT, report

@@ -10,10 +10,8 @@ import subprocess
 import pytest
 
 import hosts
+from guest_limits import BOOT_LIMIT_S, BUILD_LIMIT_S, GUEST_LIMIT_S
 from programs import compiled
-
-BUILD_LIMIT_S = 900.0
-BOOT_LIMIT_S = 400.0
 
 STEPS = """
 rdma_device rxe
@@ -56,8 +54,9 @@ def results(tmp_path_factory):
     share = directory / "share"
     copy_libraries(share / "lib")
     shutil.copy(compiled("both_move"), share)
-    program = host.verbena_command("lab", "run", "--share", str(share), "--timeout", "200", "--",
-                                   STEPS, timeout_s=BOOT_LIMIT_S)
+    program = host.verbena_command("lab", "run", "--share", str(share), "--timeout",
+                                   f"{GUEST_LIMIT_S:.0f}", "--", STEPS,
+                                   timeout_s=BOOT_LIMIT_S + GUEST_LIMIT_S)
     program.succeed()
     yield {path.name: path.read_text() for path in share.iterdir() if path.is_file()
            and path.name != "both_move"}

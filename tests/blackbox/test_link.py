@@ -4,7 +4,6 @@ QEMU guest would be, and a station of a few lines that asks for them."""
 from __future__ import annotations
 
 import signal
-import socket
 import struct
 
 import pytest
@@ -148,10 +147,14 @@ def test_datagrams(wire):
 
 @pytest.mark.parametrize("group,addresses", [("239.77.2.1", (A, B)), ("ff15::77:2", (A6, B6))])
 def test_a_group(wire, group, addresses):
-    start = [wire.host.start("stdbuf", "-oL", "mckey", "-m", group, "-b", address, "-C", "5",
-                             *arguments, **station)
-             for address, arguments, station in zip(addresses, ([], ["-s"]), (wire.a, wire.b))]
-    for program in start:
+    def start(side: int, *arguments: str):
+        return wire.host.start("stdbuf", "-oL", "mckey", "-m", group, "-b", addresses[side], "-C",
+                               "5", *arguments, **(wire.a, wire.b)[side])
+
+    receiver = start(0)
+    # With its receives posted. From when it joins itself a sender waits for 3 s, and for nobody.
+    receiver.wait_for_output("joined dgid")
+    for program in (start(1, "-s"), receiver):
         program.succeed()
         assert "return status 0" in program.out, program.report()
 
@@ -239,11 +242,7 @@ def test_a_server_of_qemus_takes_the_place_of_one_that_listens(wire):
     """QEMU's `server=on` removes the socket that it finds and binds its own."""
     program = wire.host.start("ibv_asyncwatch", **wire.a)
     wire.wait_for_a(program)
-    wire.path.unlink()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
-        server.settimeout(link_peer.TIMEOUT_S)
-        server.bind(str(wire.path))
-        server.listen(1)
+    with link_peer.listen_as_qemu(wire.path) as server:
         peer = StreamPeer(server.accept()[0])
         link_peer.mac_by_arp(peer, B, A)
         end(program)

@@ -90,11 +90,27 @@ def check_capture(path: pathlib.Path, loses: bool = False) -> list[str]:
     return seen.lines
 
 
+def check_alignment(path: pathlib.Path, sender: str) -> None:
+    """Each of its segments behind the start frame holds whole FPDUs (RFC 5044, 5)."""
+    source = f"{'ipv6' if ':' in sender else 'ip'}.src == {sender}"
+    payloads = fields_of(path, "tcp.payload", only=f"tcp.len > 0 && {source}")
+    assert payloads
+    for (payload,) in payloads:
+        rest = bytes.fromhex(payload.replace(":", ""))
+        while rest and not rest.startswith(b"MPA ID Re"):
+            ulpdu_bytes = int.from_bytes(rest[:2], "big")
+            fpdu_bytes = (2 + ulpdu_bytes + 3) // 4 * 4 + 4  # Padding, and the CRC.
+            assert fpdu_bytes <= len(rest), (len(payload), ulpdu_bytes)
+            rest = rest[fpdu_bytes:]
+
+
 @pytest.mark.parametrize("address", [A, A6])
 def test_rping_and_what_the_wire_carries(wire, tmp_path, address):
     path = tmp_path / "wire.pcapng"
     wire.rping(address, server=["--capture", str(path)])
     lines = "\n".join(check_capture(path))
+    for sender in (A, B) if address == A else (A6, B6):
+        check_alignment(path, sender)
     for message in ("Send", "Write", "Read Request", "Read Response"):
         assert f"{message} [last DDP segment]" in lines, lines
     asked = {"arp.opcode": {"1", "2"}} if address == A else {"icmpv6.type": {"135", "136"}}
@@ -114,6 +130,8 @@ def test_what_is_lost_is_sent_again_and_arrives(wire, tmp_path):
     wire.rping(count=30, size=60000, server=["--loss", "1%", "--seed", "3", "--capture",
                                              str(path)], client=["--loss", "1%"])
     check_capture(path, loses=True)
+    for sender in (A, B):
+        check_alignment(path, sender)
     again = [comment for (comment,) in fields_of(path, "frame.comment", only="frame.comment")
              if "retransmission" in comment]
     assert again
@@ -197,18 +215,20 @@ class Tap:
         assert os.geteuid() == 0, (
             "this test makes a network namespace with a TAP interface: it must run as root")
         self.host = host
+        self.prefix = host.prefix
         self.name = f"verbena-{os.getpid()}-tap"
-        run_as_root("ip", "netns", "add", self.name)
         self.inside = ["ip", "netns", "exec", self.name]
+        self.ours = ["--link", f"tap:{TAP}", "--address", f"{A}/24,{A6}/64"]
+        self.kernels = ["--address", f"{B},{B6}", "--transport", "iwarp", "--fabric",
+                        str(host.directory / "kernels.fabric")]
+        run_as_root("ip", "netns", "add", self.name)
+
+    def open(self) -> None:
         run_as_root(*self.inside, "sh", "-c",
                     "echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad")
         self.ip("link set lo up")
         self.make_interface()
-        self.prefix = host.prefix
-        host.prefix = self.inside
-        self.ours = ["--link", f"tap:{TAP}", "--address", f"{A}/24,{A6}/64"]
-        self.kernels = ["--address", f"{B},{B6}", "--transport", "iwarp", "--fabric",
-                        str(host.directory / "kernels.fabric")]
+        self.host.prefix = self.inside
 
     def ip(self, command: str) -> str:
         return run_as_root("ip", "-n", self.name, *command.split())
@@ -229,8 +249,11 @@ class Tap:
 @pytest.fixture
 def tap(host):
     the_tap = Tap(host)
-    yield the_tap
-    the_tap.close()
+    try:
+        the_tap.open()
+        yield the_tap
+    finally:
+        the_tap.close()
 
 
 def test_the_kernel_finds_a_device_on_a_tap_interface(tap):
@@ -272,6 +295,7 @@ def test_our_tcp_against_the_kernels(tap, tmp_path, server_is, address):
     server.succeed()
     assert server.out.count("server ping data: ") == 20, server.report()
     check_capture(path)
+    check_alignment(path, A if address == "IPv4" else A6)
 
 
 def test_our_tcp_repairs_what_the_kernel_sends(tap):

@@ -130,6 +130,8 @@ def test_libfabric_pingpong(host, provider, endpoint):
 # --- qperf
 
 
+# For what both exchange: 5 s by default.
+QPERF_PATIENCE = ["-to", "120"]
 QPERF = ["rc_lat", "rc_bw", "rc_rdma_read_lat", "rc_rdma_write_bw", "rc_compare_swap_mr"]
 
 
@@ -138,7 +140,8 @@ def test_qperf(host, test):
     port = str(host.free_port())
     server = host.start("qperf", "-lp", port)
     host.wait_for_listener(server, int(port))
-    client = host.run("qperf", "-lp", port, hosts.LOOPBACK, "-t", "1", "-cm1", test).succeed()
+    client = host.run("qperf", "-lp", port, hosts.LOOPBACK, *QPERF_PATIENCE, "-t", "1", "-cm1",
+                      test).succeed()
     assert re.search(r"(latency|bw|msg_rate) += ", client.out), client.report()
 
 
@@ -149,6 +152,6 @@ def test_qperf_without_a_connection_manager_is_refused(host, test):
     port = str(host.free_port())
     server = host.start("qperf", "-lp", port)
     host.wait_for_listener(server, int(port))
-    client = host.run("qperf", "-lp", port, hosts.LOOPBACK, "-t", "1", test)
+    client = host.run("qperf", "-lp", port, hosts.LOOPBACK, *QPERF_PATIENCE, "-t", "1", test)
     assert client.status == 1, client.report()
     assert "failed to" in client.out + client.err, client.report()

@@ -12,12 +12,13 @@ import select
 import struct
 import termios
 import time
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 import hosts
 from hosts import Host, Pair
-from program import Program
+from program import TIMEOUT_S, Program
 
 TX_BYTES_OF_TOP = re.compile(r"^ *(\d+) (\S+) +verbena0 ", re.MULTILINE)
 ESCAPE = "\x1b"
@@ -59,11 +60,15 @@ def test_counters_of_a_transfer(host, busy_pair):
     assert qp["type"] == "RC" and qp["state"] == "RTS"
     assert (qp["peer"]["qpn"], peer["peer"]["qpn"]) == (peer["qpn"], qp["qpn"])
     assert qp["peer"]["gid"].endswith(":7f00:0001")
-    time.sleep(0.3)
-    later = of_process(counters(host), busy_pair.client)
-    assert later["counters"]["sent_pkts"] > client["counters"]["sent_pkts"] > 0
-    assert later["qps"][0]["counters"]["tx_bytes"] > qp["counters"]["tx_bytes"] > 0
-    assert later["monotonic_ns"] > client["monotonic_ns"]
+    assert client["counters"]["sent_pkts"] > 0 and qp["counters"]["tx_bytes"] > 0
+
+    def has_grown() -> bool:
+        later = of_process(counters(host), busy_pair.client)
+        return (later["counters"]["sent_pkts"] > client["counters"]["sent_pkts"]
+                and later["qps"][0]["counters"]["tx_bytes"] > qp["counters"]["tx_bytes"]
+                and later["monotonic_ns"] > client["monotonic_ns"])
+
+    busy_pair.client.wait_until(has_grown, "telling of more")
 
 
 def test_text_hides_what_is_zero(host, busy_pair):
@@ -71,7 +76,7 @@ def test_text_hides_what_is_zero(host, busy_pair):
     short = host.verbena_command("counters", "--pid", pid).succeed().out
     assert f"process {pid}  ib_write_bw  verbena0" in short
     assert "sent_pkts" in short and "rx_drop_malformed" not in short
-    assert str(busy_pair.server.pid) not in short
+    assert f"process {busy_pair.server.pid} " not in short
     whole = host.verbena_command("counters", "--all", "--pid", pid).succeed().out
     assert "rx_drop_malformed" in whole
 
@@ -94,18 +99,21 @@ def test_a_stopped_process_still_tells_what_it_counted(host, busy_pair):
 
 def test_losses_are_counted_for_the_queue_pair_that_has_them(host):
     pair = host.start_pair("ib_send_bw", "-F", "-n", "20000", "-t", "32", options=["--loss", "1%"])
-    pair.client.wait_until(
-        lambda: any(qp["counters"]["retransmitted_pkts"] > 0 for device in counters(host)
-                    for qp in device["qps"]), "sending again")
-    sides = counters(host)
-    assert any(side["port"]["frames_faulted"] > 0 for side in sides), sides
+
+    def has_sent_again() -> bool:
+        """Told together: who sends again tells what its port has lost."""
+        return any(qp["counters"]["retransmitted_pkts"] > 0 and device["port"]["frames_faulted"] > 0
+                   for device in counters(host) for qp in device["qps"])
+
+    pair.client.wait_until(has_sent_again, "sending again")
     host.wait_for_both(pair)
 
 
 def test_top_once(host, busy_pair):
     """The pair moves more than a megabyte a second each way and is listed by process and by queue
     pair; no escape codes for a pipe."""
-    out = host.verbena_command("top", "--once", "-d", "0.5").succeed().out
+    # So long that whoever else runs here doesn't take all of it.
+    out = host.verbena_command("top", "--once", "-d", "3").succeed().out
     assert ESCAPE not in out
     assert "2 open devices, 2 queue pairs" in out
     rows = {int(pid): name for pid, name in TX_BYTES_OF_TOP.findall(out)}
@@ -122,35 +130,63 @@ def test_top_into_a_pipe_goes_on_until_nobody_reads(host, busy_pair):
     assert out.count("open devices") >= 2
 
 
-def read_until(terminal: int, text: str, timeout_s: float = 20.0) -> str:
-    seen = ""
+def read_until(terminal: int, text: str, timeout_s: float = TIMEOUT_S) -> str:
+    """What is read up to the next such text, byte by byte, so that the rest stays for later."""
+    seen = b""
     deadline = time.monotonic() + timeout_s
-    while text not in seen:
+    while not seen.endswith(text.encode()):
         assert time.monotonic() < deadline, f"no {text!r} in {seen!r}"
         if select.select([terminal], [], [], 0.1)[0]:
             try:
-                seen += os.read(terminal, 65536).decode()
+                seen += os.read(terminal, 1)
             except OSError:  # The other side has gone: what it said is all there is.
-                assert text in seen, f"no {text!r} in {seen!r}"
-    return seen
+                raise AssertionError(f"no {text!r} in {seen!r}") from None
+    return seen.decode(errors="replace")
+
+
+def start_on_terminal(command: Sequence[str], rows: int, columns: int,
+                      variables: Mapping[str, str]) -> tuple[int, int, list]:
+    """Starts a program on a terminal of that size. Returns its process, our end of the terminal,
+    and the terminal's settings from before."""
+    terminal, its_end = pty.openpty()
+    fcntl.ioctl(its_end, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    before = termios.tcgetattr(its_end)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            fcntl.ioctl(its_end, termios.TIOCSCTTY, 0)
+            for descriptor in range(3):
+                os.dup2(its_end, descriptor)
+            os.execve(command[0], command, {**os.environ, **variables})
+        finally:
+            os._exit(127)
+    os.close(its_end)
+    return pid, terminal, before
+
+
+def next_frame(terminal: int) -> list[str]:
+    """The lines of the next screen that is drawn."""
+    read_until(terminal, f"{ESCAPE}[H")
+    frame = read_until(terminal, f"{ESCAPE}[J").removesuffix(f"{ESCAPE}[J")
+    return frame.replace(f"{ESCAPE}[K", "").split("\r\n")
 
 
 @pytest.mark.parametrize("end", ["q", "\x03"], ids=["q", "Ctrl-C"])
 def test_top_on_a_terminal(host, busy_pair, end):
     """It takes the screen, follows its size, and gives it back as it was."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.environ.update(host.variables)
-        os.execv(hosts.VERBENA, [str(hosts.VERBENA), "top", "-d", "0.2"])
-    before = termios.tcgetattr(terminal)
+    pid, terminal, before = start_on_terminal(
+        [str(hosts.VERBENA), "top", "-d", "0.2"], 24, 80, host.variables)
     try:
-        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 6, 40, 0, 0))
         read_until(terminal, f"{ESCAPE}[?1049h")
-        time.sleep(0.3)
-        os.read(terminal, 65536)
-        frame = read_until(terminal, f"{ESCAPE}[J").split(f"{ESCAPE}[H")[-1]
-        lines = frame.replace(f"{ESCAPE}[K", "").replace(f"{ESCAPE}[J", "").split("\r\n")
-        assert len(lines) <= 6 and all(len(line) <= 40 for line in lines), lines
+        lines = next_frame(terminal)
+        assert len(lines) > 6 and max(map(len, lines)) in range(41, 81), lines
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 6, 40, 0, 0))
+        # Those that were drawn before are as they were.
+        deadline = time.monotonic() + TIMEOUT_S
+        while len(lines) > 6 or any(len(line) > 40 for line in lines):
+            assert time.monotonic() < deadline, lines
+            lines = next_frame(terminal)
         os.write(terminal, end.encode())
         read_until(terminal, f"{ESCAPE}[?1049l")
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
@@ -215,6 +251,7 @@ def test_debug_tells_losses_and_what_follows(host):
 def test_trace_tells_every_frame(host):
     pair = host.pair("ibv_rc_pingpong", "-g", "0", "-n", "5", client_how={
         "options": ["--log", "trace"]})
+    # What is sent again is told at the level debug.
     sent = [line for line in pair.client.err.splitlines() if "trace" in line and ": sent RC SEND" in
             line]
     assert len(sent) == 5 * 4, pair.client.report()

@@ -120,5 +120,5 @@ def test_shared_receive_queue(host, tool, options):
 def test_raw_packets_are_refused(host, tool):
     """The four tools for queue pairs of raw packets: they end with an error, without a hang."""
     program = host.run(tool, "-F", "--server", "-B", "02:00:7f:00:00:01", "-E",
-                       "02:00:7f:00:00:02", timeout_s=30)
+                       "02:00:7f:00:00:02")
     assert program.status not in (0, None) and program.status > 0, program.report()

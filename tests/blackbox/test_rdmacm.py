@@ -101,14 +101,35 @@ def test_a_port_belongs_to_one_process(host):
     assert second.status != 0 and "Address already in use" in second.err, second.report()
 
 
-def test_ucmatose(host):
-    port = str(host.free_port())
-    server = host.start("ucmatose", "-c", "8", "-C", "20", "-S", "4000", "-p", port)
+@pytest.mark.parametrize("options", ["", "-P ib", "-m -t 32 -a 20"])
+def test_ucmatose(host, options):
+    """In both port spaces of connections, and with identifiers that move to another channel."""
+    common = ["ucmatose", "-c", "8", "-C", "20", "-S", "4000", "-p", str(host.free_port()),
+              *options.split()]
+    server = host.start(*common)
     wait_until_listening(host, server)
-    client = connect(host, server, "ucmatose", "-s", "127.0.0.1", "-c", "8", "-C", "20", "-S",
-                     "4000", "-p", port)
+    client = connect(host, server, *common, "-s", "127.0.0.1")
     server.succeed()
     assert "test complete" in client.out and "return status 0" in client.out, client.report()
+
+
+def test_addresses_that_are_gids_are_refused(host):
+    """AF_IB leads nowhere on RoCE devices, Linux' either (docs/kernel-differences.md)."""
+    program = host.run("ucmatose", "-f", "gid", "-b", "::1", "-s", "::1")
+    assert program.status not in (0, None), program.report()
+    assert "ai_family not supported" in program.out + program.err, program.report()
+
+
+def test_a_path_that_the_program_brings(host):
+    """RDMA_OPTION_IB_PATH in the place of rdma_resolve_route(): the REQ carries it to the peer. An
+    ACK timeout of 0 is the queue pair's own, not the path's."""
+    program = host.run(compiled("own_path")).succeed()
+    assert program.out.splitlines() == [
+        "mtu 2 class 0x68 label 0x12345 life 10",
+        "mtu 2 class 0x68 label 0x12345 timeout 0",
+        "mtu 2 class 0x68 label 0x12345 timeout 11",
+        "endpoint: mtu 2",
+        "found: life 18"], program.report()
 
 
 def test_many_connections_at_once(host):
@@ -138,10 +159,12 @@ def test_rdma_xclient_and_xserver(host, transport):
     assert "rdma_xclient: end 0" in client.out, client.report()
 
 
-def test_udaddy(host):
-    server = host.start("udaddy", "-c", "4", "-C", "10")
+@pytest.mark.parametrize("port_space", ["udp", "ipoib"])
+def test_udaddy(host, port_space):
+    common = ["udaddy", "-c", "4", "-C", "10", "-P", port_space]
+    server = host.start(*common)
     wait_until_listening(host, server)
-    client = connect(host, server, "udaddy", "-s", "127.0.0.1", "-c", "4", "-C", "10")
+    client = connect(host, server, *common, "-s", "127.0.0.1")
     server.succeed()
     assert "return status 0" in client.out, client.report()
 
@@ -165,10 +188,11 @@ def test_libfabric(host, check):
     assert re.search(r"^1m +20 ", client.out, re.M), client.report()
 
 
-def test_mckey(host):
+@pytest.mark.parametrize("options", ["", "-p 0x2"])
+def test_mckey(host, options):
     """A sender and a receiver of a multicast group."""
     common = ["stdbuf", "-oL", "mckey", "-m", "239.77.1.1", "-b", "127.0.0.1", "-C", "20", "-S",
-              "200"]
+              "200", *options.split()]
     receiver = host.start(*common)
     receiver.wait_for_output("receiving data transfers")
     sender = host.start(*common, "-s")

@@ -107,6 +107,15 @@ def test_the_connection_manager_says_whose_address_it_does_not_serve(host, role)
     assert "127.0.0.7 is an address of fake0, a real device" in program.err, program.report()
 
 
+def test_the_connection_manager_opens_them_once_even_without_one_of_ours(host):
+    """Ours can't be opened, and is tried again at each call; hardware shall not be."""
+    program = host.run("rping", "-c", "-a", "127.0.0.7", "-C", "1",
+                       options=["--link", "tap:nosuch0", "--address", "10.7.0.1/24"],
+                       variables=wanted())
+    assert program.status != 0, program.report()
+    assert program.err.count("fake: opens fake0") == 1, program.report()
+
+
 @pytest.mark.parametrize(("library", "words"), [
     ("/nonexistent/libibverbs.so.1", "isn't there, or is ours"),
     (str(hosts.LIBRARIES / "libibverbs.so.1"), "isn't there, or is ours"),

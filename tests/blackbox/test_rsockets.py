@@ -133,10 +133,12 @@ def test_riostream(host):
     server.succeed()
 
 
-def test_udpong(host):
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2", "::1"])
+def test_udpong(host, address):
+    """Also by addresses of this host that no device has. What doesn't arrive, it sends for ever."""
     port = str(host.free_port())
-    server = host.start("udpong", "-p", port, "-b", "127.0.0.1")
-    client = connect(host, server, "udpong", "-p", port, "-s", "127.0.0.1", "-C", "50", "-S", "100")
+    server = host.start("udpong", "-p", port, "-b", address)
+    client = connect(host, server, "udpong", "-p", port, "-s", address, "-C", "50", "-S", "100")
     assert client.status == 0, client.report()
 
 

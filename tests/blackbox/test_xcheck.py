@@ -80,6 +80,23 @@ def test_a_known_difference_is_told_with_its_rule_and_others_fail(host, tmp_path
     assert [len(told[name]) for name in ("accepted", "unexplained")] == [1, 1]
 
 
+def test_ci_can_read_what_a_comparison_found(host, tmp_path, recording):
+    """A test for each case; what is known to differ passes, what isn't fails with its words."""
+    theirs = changed(recording, "RC SEND 1", "responder", "byte_len", "2")
+    theirs = changed(theirs, "SEND, wrong local key", "requester", "completion",
+                     "local QP operation error")
+    junit = tmp_path / "junit.xml"
+    program = xcheck(host, "--compare", write(tmp_path / "ours.json", recording),
+                     write(tmp_path / "theirs.json", theirs), "--junit", str(junit))
+    assert program.status == 1, program.report()
+    suite = xml.etree.ElementTree.parse(junit).getroot()
+    assert {case.get("name") for case in suite} == {one["case"] for one in recording}
+    failures = {case.get("name"): case.find("failure") for case in suite
+                if case.find("failure") is not None}
+    assert set(failures) == {"RC SEND 1"} and suite.get("failures") == "1"
+    assert failures["RC SEND 1"].get("message") == "responder, byte_len: ours 1, theirs 2"
+
+
 def test_a_rule_explains_what_it_says_and_no_more(host, tmp_path, recording):
     """rxe's flag of a GRH may be there besides; that the one of the immediate is gone is no part of
     it."""
@@ -105,6 +122,70 @@ def test_an_observation_that_one_side_lacks_is_a_difference(host, tmp_path, reco
                      write(tmp_path / "theirs.json", recording[1:]))
     assert program.status == 1, program.report()
     assert "theirs (not observed)" in program.out, program.report()
+
+
+# --- The same on iWARP, where rdma_cm connects the device to itself
+
+
+@pytest.fixture(scope="module")
+def iwarp_recordings(tmp_path_factory) -> list[list[dict]]:
+    """Of two runs."""
+    recordings = []
+    for _ in range(2):
+        host = hosts.Host(tmp_path_factory.mktemp("iwarp"))
+        program = host.run(str(CONFORMANCE), "alone", "--device", "verbena_iw0",
+                           options=("--transport", "iwarp")).succeed()
+        host.close()
+        recordings.append([json.loads(line) for line in program.out.splitlines()])
+    return recordings
+
+
+def test_our_iwarp_device_does_what_the_program_expects(iwarp_recordings):
+    """All that arrives does so whole, and what is refused is told to both ends."""
+    for recording in iwarp_recordings:
+        arrived = {one["case"]: one["value"] for one in recording
+                   if one["step"] == "memory" and one["field"] == "right"}
+        assert set(arrived.values()) == {"1"}
+        assert {name.rpartition(" ")[0] for name in arrived} == {"RC SEND", "RC WRITE", "RC READ"}
+        ends = {one["case"] for one in recording
+                if one["field"] == "DISCONNECTED" and one["value"] == "1"}
+        assert {"WRITE, wrong key", "READ, beyond the region", "SEND, longer than the receive",
+                "SEND, no receive, no retry"} <= ends
+
+
+def test_two_recordings_of_our_iwarp_device_are_the_same(host, tmp_path, iwarp_recordings):
+    program = xcheck(host, "--compare", write(tmp_path / "a.json", iwarp_recordings[0]),
+                     write(tmp_path / "b.json", iwarp_recordings[1]))
+    assert program.status == 0, program.report()
+    assert "0 differ as they should, 0 differ" in program.out, program.report()
+
+
+def test_rules_of_siw_explain_nothing_on_roce(host, tmp_path, recording, iwarp_recordings):
+    name = ("WRITE, wrong key", "requester", "state")
+    for observations, status in ((iwarp_recordings[0], 0), (recording, 1)):
+        program = xcheck(host, "--compare", write(tmp_path / "ours.json", observations),
+                         write(tmp_path / "theirs.json", changed(observations, *name, "RESET")))
+        assert program.status == status, program.report()
+
+
+def test_rules_of_rxe_explain_nothing_on_iwarp(host, tmp_path, iwarp_recordings):
+    theirs = changed(iwarp_recordings[0], "RC SEND 1", "responder", "wc_flags", "0x1")
+    program = xcheck(host, "--compare", write(tmp_path / "ours.json", iwarp_recordings[0]),
+                     write(tmp_path / "theirs.json", theirs))
+    assert program.status == 1, program.report()
+
+
+@pytest.mark.parametrize("address,status,words", [
+    ("nowhere", 2, "--address nowhere is no IP address"),
+    ("192.0.2.7", 1, "rdma_cm can't listen on 192.0.2.7 with verbena_iw0"),
+])
+def test_an_address_that_is_not_the_iwarp_device_s_is_refused(host, address, status, words):
+    program = host.run(str(CONFORMANCE), "alone", "--address", address,
+                       options=("--transport", "iwarp"))
+    assert program.status == status and words in program.err, program.report()
+
+
+# --- Files
 
 
 @pytest.mark.parametrize("text", ["", "no JSON\n", '{"case": "a"}\n', "[" * 100000, "\0\xff\n"])
@@ -173,8 +254,8 @@ def test_an_agent_outlives_masters_that_hang_up(host):
     agent = host.start(str(CONFORMANCE), "agent", "--listen", f"{hosts.LOOPBACK}:{port}")
     host.wait_for_listener(agent, port)
     no_gid = "0" * 32
-    lines = [f"verbena-conformance 2 1024 {no_gid} 0", "case 0 1 1024 1 0", f"at 0 0 {no_gid} 0 0",
-             "ready 0"]
+    lines = [f"verbena-conformance 3 1024 {no_gid}", "manager 0", "case 0 1 1024 1 0",
+             f"at 0 0 {no_gid} 0 0", "ready 0"]
     # It may notice in each of its writes; most attempts hit one that a signal tells of.
     for _ in range(20):
         with socket.create_connection((hosts.LOOPBACK, port)) as master:
@@ -183,6 +264,28 @@ def test_an_agent_outlives_masters_that_hang_up(host):
     assert program.status == 0, program.report()
     assert agent.is_running(), agent.report()
     agent.kill()
+
+
+def listening(host) -> str:
+    found = json.loads(host.verbena_command("doctor", "--json").out)
+    return "\n".join(item["sentence"] for item in found if item["subject"] == "listening")
+
+
+@pytest.mark.parametrize("options,address", [((), "-"), (("--address", "127.0.0.1"), "127.0.0.1")])
+def test_an_agents_device_listens_for_masters_only(host, options, address):
+    """Who connects and doesn't greet makes nothing of it listen."""
+    port, cm_port = host.free_port(), host.free_port()
+    agent = host.start(str(CONFORMANCE), "agent", "--once", "--cm-port", str(cm_port), "--listen",
+                       f"{hosts.LOOPBACK}:{port}", *options)
+    host.wait_for_listener(agent, port)
+    with socket.create_connection((hosts.LOOPBACK, port)) as someone:
+        greeting = someone.makefile().readline()
+        assert greeting.startswith("verbena-conformance "), greeting
+        assert listening(host) == ""
+        someone.sendall(greeting.encode())
+        assert someone.makefile().readline() == f"manager {cm_port} {address}\n"
+        assert f"TCP port {cm_port} " in listening(host)
+    agent.succeed()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -202,7 +305,14 @@ def test_what_makes_no_sense_is_said(host):
     program = xcheck(host)
     assert program.status == 2 and "--against or --compare" in program.err, program.report()
     program = xcheck(host, "--against", "self", "--api")
-    assert program.status == 2 and "--api is for rxe" in program.err, program.report()
+    assert program.status == 2 and "--api is for rxe and siw" in program.err, program.report()
+    program = xcheck(host, "--against", "rxe", "--tcp", "own")
+    assert program.status == 2 and "--tcp is for what goes to siw" in program.err, program.report()
+    for option in (("--only", "RC"), ("--ipv6",), ("--through", "cm"), ("--tcp", "own")):
+        program = xcheck(host, "--against", "siw", "--api", *option)
+        assert program.status == 2 and "excludes" in program.err, program.report()
+    program = xcheck(host, "--against", "siw", "--ipv6")
+    assert program.status == 2 and "unless --tcp own" in program.err, program.report()
     program = xcheck(host, "--against", "self", "--only", "RC GUESS")
     assert program.status == 1, program.report()
     assert 'no operation has "RC GUESS" in its name' in program.err, program.report()

@@ -224,7 +224,7 @@ class Text(unittest.TestCase):
         self.assertEqual(in_file(rules.no_leftovers, "docs/a.md", "TODOS"), [])
 
     def test_a_path_of_one_machine_is_found(self):
-        for path in ("/home/ann/x", "/root/x", "/work/main", "/Users/ann"):
+        for path in ("/home/ann/x", "/root/x", "/work/x", "/Users/ann"):
             self.assertEqual(in_file(rules.no_private_paths, "docs/a.md", f"see {path}"), [1])
         for path in ("proto/work/x.h", "../home/x", "/usr/include/x.h", "/dev/shm/x"):
             self.assertEqual(in_file(rules.no_private_paths, "docs/a.md", f"see {path}"), [])

@@ -160,6 +160,9 @@ void destroy_id(CmId& id);
 
 // resolve.cpp
 [[nodiscard]] Errno bind_addr(CmId& id, const sockaddr& address);
+/// The GID that leads from an identifier with a device to an address: another than the address when
+/// it is this host's and no device's, like ::1.
+[[nodiscard]] Gid remote_from(const CmId& id, const sockaddr& to);
 [[nodiscard]] Errno resolve_addr(CmId& id, const sockaddr* source, const sockaddr& destination);
 [[nodiscard]] Errno resolve_route(CmId& id);
 void release_bindings(CmId& id);

@@ -82,10 +82,11 @@ void read_real_addresses(ibv_device* real, std::vector<RealAddress>& addresses) 
 struct Opened {
   /// The elements stay where they are: managers refer to them.
   std::vector<Device> devices;
-  std::vector<RealAddress> real;
+  /// Looked at once in a process: they may be many, and opening hardware takes a while.
+  std::optional<std::vector<RealAddress>> real;
 };
 
-Opened open_devices() {
+Opened open_devices(std::optional<std::vector<RealAddress>> known) {
   std::vector<Device> opened;
   std::vector<RealAddress> real;
   int count = 0;
@@ -93,7 +94,9 @@ Opened open_devices() {
   opened.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) {
     if (!verbena_is_ours(list[i])) {
-      read_real_addresses(list[i], real);
+      if (!known) {
+        read_real_addresses(list[i], real);
+      }
       continue;
     }
     Device& device = opened.emplace_back();
@@ -109,18 +112,21 @@ Opened open_devices() {
   if (list != nullptr) {
     ibv_free_device_list(list);
   }
-  return {std::move(opened), std::move(real)};
+  return {.devices = std::move(opened), .real = known ? std::move(known) : std::move(real)};
 }
 
 class Registry {
  public:
-  /// Devices are opened anew when the process is a child of the one that opened them.
+  /// Devices are opened anew when the process is a child of the one that opened them; ours also as
+  /// long as there is none.
   Opened& get() {
     const std::lock_guard guard(mutex_);
-    std::vector<Device>& devices = opened_->devices;
-    if (devices.empty() || devices.front().manager->is_dead()) {
+    const std::vector<Device>& devices = opened_->devices;
+    if (devices.empty()) {
+      *opened_ = open_devices(std::move(opened_->real));
+    } else if (devices.front().manager->is_dead()) {
       // The old ones are leaked: identifiers of before the fork refer to them.
-      opened_ = new Opened(open_devices());
+      opened_ = new Opened(open_devices(std::nullopt));
     }
     return *opened_;
   }
@@ -146,7 +152,7 @@ std::optional<std::uint8_t> Device::index_of(const Gid& gid) const {
 std::span<Device> devices() { return registry().get().devices; }
 
 std::string real_device_with(const Gid& gid) {
-  const auto& real = registry().get().real;
+  const auto& real = *registry().get().real;
   const auto found = std::ranges::find(real, gid, &RealAddress::gid);
   return found == real.end() ? "" : found->device;
 }

@@ -113,8 +113,14 @@ int get_address_info(const char* node, const char* service, const rdma_addrinfo*
 }
 
 Errno prepare_active(CmId& id, const rdma_addrinfo& info, ibv_pd* pd, ibv_qp_init_attr* attr) {
-  if (rdma_resolve_addr(&id, info.ai_src_addr, info.ai_dst_addr, resolve_timeout_ms) != 0 ||
-      rdma_resolve_route(&id, resolve_timeout_ms) != 0) {
+  if (rdma_resolve_addr(&id, info.ai_src_addr, info.ai_dst_addr, resolve_timeout_ms) != 0) {
+    return errno;
+  }
+  const int routed = info.ai_route_len > 0
+                         ? rdma_set_option(&id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, info.ai_route,
+                                           static_cast<std::size_t>(info.ai_route_len))
+                         : rdma_resolve_route(&id, resolve_timeout_ms);
+  if (routed != 0) {
     return errno;
   }
   if (attr != nullptr) {

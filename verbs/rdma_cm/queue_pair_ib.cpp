@@ -1,8 +1,7 @@
 // The transitions of a queue pair that a connection of InfiniBand brings.
 
-#include <cstring>
-
 #include "verbs/rdma_cm/cm_id.h"
+#include "verbs/rdma_cm/fetched_event.h"
 #include "verbs/rdma_cm/manager_ib.h"
 
 namespace verbena::rdma_cm {
@@ -13,14 +12,8 @@ namespace {
 constexpr std::uint8_t min_rnr_timer = 0;
 
 ibv_ah_attr path_attr(const CmId& id) {
-  ibv_ah_attr attr{};
-  std::memcpy(attr.grh.dgid.raw, id.path.remote.bytes.data(), id.path.remote.bytes.size());
+  ibv_ah_attr attr = address_of_peer(id, id.path.remote);
   attr.grh.flow_label = id.path.flow_label;
-  attr.grh.sgid_index = id.path.gid_index;
-  attr.grh.hop_limit = id.path.hop_limit;
-  attr.grh.traffic_class = id.path.traffic_class;
-  attr.is_global = 1;
-  attr.port_num = id.port_num;
   return attr;
 }
 

@@ -1,10 +1,12 @@
 // Addresses: binding ports, and finding the device and the path to a destination.
 
 #include <fmt/format.h>
+#include <infiniband/sa.h>
 
 #include <algorithm>
 #include <span>
 
+#include "base/bytes.h"
 #include "ports/log.h"
 #include "proto/roce/gid.h"
 #include "proto/roce/sport.h"
@@ -54,10 +56,7 @@ std::optional<Local> loopback_local(const sockaddr& address) {
 std::optional<Local> local_for(const CmId& id, const sockaddr& source, const sockaddr& to) {
   const Gid remote = gid_of(to);
   if (id.device != nullptr) {
-    // Of what is on a link the kernel knows nothing: it may have the same address for itself.
-    const bool itself = !id.device->index_of(remote) &&
-                        !id.device->manager->address_toward(remote) && is_of_this_host(to);
-    return Local{id.device, id.path.local, itself ? id.path.local : remote};
+    return Local{id.device, id.path.local, remote_from(id, to)};
   }
   if (source.sa_family != AF_UNSPEC && !is_any(source)) {
     Device* device = device_with(gid_of(source));
@@ -172,6 +171,14 @@ void release_bindings(CmId& id) {
   id.bindings.clear();
 }
 
+Gid remote_from(const CmId& id, const sockaddr& to) {
+  const Gid remote = gid_of(to);
+  // Of what is on a link the kernel knows nothing: it may have the same address for itself.
+  const bool itself = !id.device->index_of(remote) && !id.device->manager->address_toward(remote) &&
+                      is_of_this_host(to);
+  return itself ? id.path.local : remote;
+}
+
 Errno bind_addr(CmId& id, const sockaddr& address) {
   if (id.state != IdState::idle) {
     return EINVAL;
@@ -245,25 +252,88 @@ Errno resolve_addr(CmId& id, const sockaddr* source, const sockaddr& destination
   return 0;
 }
 
+namespace {
+
+constexpr std::uint32_t flow_label_mask = 0xF'FFFF;
+
+/// The route stands in id.path.
+void tell_route(CmId& id) {
+  id.state = IdState::route_resolved;
+  id.manager().publish_path(id);
+  const std::lock_guard guard(library_mutex());
+  id.push(RDMA_CM_EVENT_ROUTE_RESOLVED);
+}
+
+}  // namespace
+
 Errno resolve_route(CmId& id) {
   if (id.state != IdState::addr_resolved) {
     return EINVAL;
   }
   // As Linux computes it, so that the UDP source port follows (notes of
   // drivers/infiniband/core/cma.c: cma_get_roce_udp_flow_label).
-  constexpr std::uint32_t flow_label_mask = 0xF'FFFF;
   id.path.flow_label =
       (std::uint32_t{port_of(id.source())} * 31 + port_of(id.destination())) & flow_label_mask;
   id.path.traffic_class = id.tos;
-  if (id.ack_timeout_option) {
+  // 0 is for the queue pair alone, which waits for ever then; a path says how long packets live.
+  if (id.ack_timeout_option.value_or(0) != 0) {
     id.path.ack_timeout = *id.ack_timeout_option;
   }
-  id.state = IdState::route_resolved;
-  id.manager().publish_path(id);
-  const std::lock_guard guard(library_mutex());
-  id.push(RDMA_CM_EVENT_ROUTE_RESOLVED);
+  tell_route(id);
   return 0;
 }
+
+namespace {
+
+/// Of the records that a program offers, the one for both directions (as the kernel's
+/// ucma_set_ib_path() chooses); nullopt if there is none, or something else.
+std::optional<ibv_path_record> primary_path(std::span<const std::byte> offered) {
+  constexpr std::uint32_t wanted =
+      IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL;
+  if (offered.size() % sizeof(ibv_path_data) != 0) {
+    return std::nullopt;
+  }
+  for (; !offered.empty(); offered = offered.subspan(sizeof(ibv_path_data))) {
+    const auto data = read_struct<ibv_path_data>(offered);
+    if (data.flags == wanted) {
+      return data.path;
+    }
+  }
+  return std::nullopt;
+}
+
+/// RDMA_OPTION_IB_PATH: a route that the program brings, in the place of rdma_resolve_route(). It
+/// says how to go; whereto, the addresses have said.
+Errno use_path(CmId& id, std::span<const std::byte> offered) {
+  const auto record = primary_path(offered);
+  if (!record || id.state != IdState::addr_resolved ||
+      id.verbs->device->transport_type == IBV_TRANSPORT_IWARP) {
+    return EINVAL;
+  }
+  // A selector is above each number (IBTA vol 1, 15.2.5.16).
+  constexpr unsigned number_mask = 0x3F;
+  const unsigned mtu = record->mtu & number_mask;
+  const unsigned life = record->packetlifetime & number_mask;
+  constexpr unsigned ack_timeout_max = 31;
+  if (mtu < IBV_MTU_256 || mtu > id.device->mtu || life >= ack_timeout_max ||
+      read_struct<Gid>(bytes_of(record->sgid)) != id.path.local ||
+      read_struct<Gid>(bytes_of(record->dgid)) != id.path.remote) {
+    return EINVAL;
+  }
+  const std::uint32_t flow_label_and_hop_limit = ntohl(record->flowlabel_hoplimit);
+  id.path.flow_label = flow_label_and_hop_limit >> 8 & flow_label_mask;
+  const auto hop_limit = static_cast<std::uint8_t>(flow_label_and_hop_limit);
+  if (hop_limit != 0) {
+    id.path.hop_limit = hop_limit;
+  }
+  id.path.traffic_class = record->tclass;
+  id.path.mtu = static_cast<ibv_mtu>(mtu);
+  id.path.ack_timeout = static_cast<std::uint8_t>(life + 1);
+  tell_route(id);
+  return 0;
+}
+
+}  // namespace
 
 }  // namespace verbena::rdma_cm
 
@@ -303,9 +373,14 @@ VERBENA_EXPORT __be16 rdma_get_dst_port(rdma_cm_id* id) {
 VERBENA_EXPORT int rdma_set_option(rdma_cm_id* base, int level, int name, void* value,
                                    std::size_t length) {
   CmId& id = CmId::of(base);
+  if (level == RDMA_OPTION_IB && name == RDMA_OPTION_IB_PATH) {
+    return guarded([&]() -> Errno {
+      const Errno error = use_path(id, {static_cast<const std::byte*>(value), length});
+      return error != 0 ? error : id.complete();
+    });
+  }
   if (level != RDMA_OPTION_ID) {
-    // Paths are ours to find; what a program brings from elsewhere can't be another one.
-    return status(level == RDMA_OPTION_IB && name == RDMA_OPTION_IB_PATH ? EOPNOTSUPP : ENOSYS);
+    return status(ENOSYS);
   }
   const bool is_byte = name == RDMA_OPTION_ID_TOS || name == RDMA_OPTION_ID_ACK_TIMEOUT;
   if (length != (is_byte ? sizeof(std::uint8_t) : sizeof(int))) {

@@ -18,6 +18,10 @@ std::uint32_t CongestionControl::window_bytes() const {
   return window_ + (is_limited_transmit ? duplicates_ * mss_ : 0);
 }
 
+void CongestionControl::grow(std::uint32_t bytes) {
+  window_ = std::min(window_ + bytes, window_bytes_max);
+}
+
 void CongestionControl::halve(std::uint32_t in_flight) {
   threshold_ = std::max(in_flight / 2, 2 * mss_);
 }
@@ -40,20 +44,20 @@ CongestionControl::Action CongestionControl::on_new_ack(TcpSeq una, TcpSeq ackno
     return Action::none;
   }
   if (window_ < threshold_) {
-    window_ += std::min(bytes, mss_);
+    grow(std::min(bytes, mss_));
     return Action::none;
   }
   acknowledged_ += bytes;
   if (acknowledged_ >= window_) {
     acknowledged_ -= window_;
-    window_ += mss_;
+    grow(mss_);
   }
   return Action::none;
 }
 
 CongestionControl::Action CongestionControl::on_duplicate_ack(TcpSeq una, TcpSeq max) {
   if (in_recovery()) {
-    window_ += mss_;  // A segment has left the network (RFC 5681, 3.2, step 4).
+    grow(mss_);  // A segment has left the network (RFC 5681, 3.2, step 4).
     return Action::none;
   }
   ++duplicates_;

@@ -21,6 +21,8 @@ class CongestionControl {
  public:
   /// RFC 5681, 3.2.
   static constexpr unsigned duplicates_wanted = 3;
+  /// No peer's window is larger (RFC 7323, 2.3): there is nothing to grow for.
+  static constexpr std::uint32_t window_bytes_max = 1U << 30;
 
   /// `mss` is what a segment carries: SMSS.
   explicit CongestionControl(std::uint32_t mss);
@@ -45,6 +47,9 @@ class CongestionControl {
 
  private:
   [[nodiscard]] std::uint32_t initial_window() const;
+  /// Up to window_bytes_max: a connection may carry 4 GiB without a loss, and a peer may repeat
+  /// itself for ever.
+  void grow(std::uint32_t bytes);
   /// RFC 5681, (4).
   void halve(std::uint32_t in_flight);
 

@@ -83,6 +83,15 @@ std::size_t TcpConnection::write(ByteView bytes) {
   return may_write ? sending_.append(bytes) : 0;
 }
 
+bool TcpConnection::write_unit(ByteView bytes) {
+  const TcpSeq begin = data_end();
+  if (bytes.size() > sending_.room() || write(bytes) < bytes.size()) {
+    return false;
+  }
+  units_.add(begin, data_end(), max_, mss_);
+  return true;
+}
+
 void TcpConnection::close(Time now) {
   switch (state_) {
     case TcpState::listen:

@@ -46,6 +46,7 @@
 #include "proto/inet/tcp/retransmission_timeout.h"
 #include "proto/inet/tcp/segment_sink.h"
 #include "proto/inet/tcp/sequence.h"
+#include "proto/inet/tcp/unit_ends.h"
 #include "proto/inet/tcp_header.h"
 
 namespace verbena::inet {
@@ -138,6 +139,9 @@ class TcpConnection {
   void listen();
   /// Takes as much as there is room for; returns how much. Nothing after close().
   std::size_t write(ByteView bytes);
+  /// All of it, or nothing and false. It begins a segment, and lies whole in one if one can hold it
+  /// (UnitEnds); a window that is smaller cuts it all the same.
+  [[nodiscard]] bool write_unit(ByteView bytes);
   /// Nothing more is written: what was is sent, then FIN. Reading goes on.
   void close(Time now);
   /// Ends at once, by a reset if the peer knows of us.
@@ -171,6 +175,8 @@ class TcpConnection {
   [[nodiscard]] bool has_unsent_bytes() const { return data_end().is_after(next_); }
   /// abort() was called, and the reset hasn't left yet.
   [[nodiscard]] bool has_reset_to_send() const { return reset_is_due_; }
+  /// Behind all that ever was sent.
+  [[nodiscard]] TcpSeq sent_until() const { return max_; }
   /// The sequence number of the byte that comes next.
   [[nodiscard]] TcpSeq expected() const { return rcv_next_; }
   /// What segments carry, as soon as both sides have said what they take.
@@ -213,10 +219,12 @@ class TcpConnection {
   [[nodiscard]] std::optional<Plan> next_plan(Time now);
   [[nodiscard]] std::optional<Plan> plan_syn() const;
   [[nodiscard]] Plan plan_data(TcpSeq sequence, std::uint32_t bytes_max) const;
+  [[nodiscard]] Plan plan_probe() const;
   [[nodiscard]] std::optional<Plan> plan_new_data(Time now);
   [[nodiscard]] bool write_segment(TcpSegmentSink& sink, const Plan& plan);
   void note_sent(Time now, const Plan& plan);
   [[nodiscard]] std::uint16_t window_field(bool is_syn);
+  [[nodiscard]] TcpSeq sequence_without_data() const;
   void on_retransmission_timeout(Time now);
   void update_retransmission_timer(Time now);
 
@@ -242,7 +250,8 @@ class TcpConnection {
 
   // Sending: SND.UNA and SND.NXT of RFC 9293, 3.3.1; `max_` is the end of all that ever was sent.
   ByteRing sending_;
-  /// Sequence number of its front.
+  UnitEnds units_;
+  /// Sequence number of the front of sending_.
   TcpSeq sending_from_;
   TcpSeq una_;
   TcpSeq next_;
@@ -256,7 +265,9 @@ class TcpConnection {
   /// close() was called: a FIN ends what is sent.
   bool closing_ = false;
   bool retransmit_first_ = false;
+  /// To be sent, and sent beyond a closed window.
   bool probe_is_due_ = false;
+  bool probe_is_out_ = false;
   bool reset_is_due_ = false;
   CongestionControl congestion_;
   RetransmissionTimeout timeout_;

@@ -95,7 +95,7 @@ TcpVerdict TcpConnection::on_segment_in_syn_sent(Time now, const TcpSegment& seg
 
 void TcpConnection::take_syn(const TcpSegment& segment) {
   const TcpSynOptions options = parse_syn_options(segment.options);
-  const std::uint16_t peer_mss = std::max<std::uint16_t>(options.mss.value_or(tcp_mss_default), 1);
+  const std::uint16_t peer_mss = std::max(options.mss.value_or(tcp_mss_default), tcp_mss_min);
   mss_ = std::min<std::uint32_t>(settings_.mss, peer_mss);
   congestion_ = CongestionControl(mss_);
   scales_windows_ = options.window_shift.has_value();
@@ -221,13 +221,15 @@ std::optional<TcpVerdict> TcpConnection::on_acknowledgement(Time now, const TcpS
   if (acknowledged.is_after(max_) || is_too_old) {
     return challenge(now);
   }
-  retries_ = 0;
   if (acknowledged.is_after(una_)) {
     on_new_acknowledgement(now, acknowledged);
   } else if (acknowledged == una_) {
     on_duplicate_acknowledgement(segment);
   }
   update_window(segment.header);
+  if (window_ == 0) {
+    retries_ = 0;  // Whoever answers may keep its window closed for ever (RFC 9293, 3.8.6.1).
+  }
   if (!fin_is_acknowledged()) {
     return std::nullopt;
   }
@@ -261,6 +263,8 @@ void TcpConnection::on_new_acknowledgement(Time now, TcpSeq acknowledged) {
     sending_.drop_front(data);
     sending_from_ = sending_from_ + static_cast<std::uint32_t>(data);
     una_ = acknowledged;
+    units_.drop_until(una_);
+    probe_is_out_ = false;
   }
   next_ = later_of(next_, una_);
   // RFC 6298, (5.3); update_retransmission_timer() starts it again if something is in flight.
@@ -287,7 +291,14 @@ void TcpConnection::update_window(const TcpHeader& header) {
       (window_sequence_ == sequence && window_acknowledgement_.is_after(acknowledged))) {
     return;
   }
-  window_ = std::uint32_t{header.window.value()} << peer_window_shift_;
+  const std::uint32_t told = std::uint32_t{header.window.value()} << peer_window_shift_;
+  if (window_ == 0 && told > 0 && probe_is_out_) {
+    next_ = una_;  // The probe was refused: it is the first to be sent again, and now.
+    probe_is_out_ = false;
+    timeout_.forget_back_off();
+    retransmit_at_ = time_never;
+  }
+  window_ = told;
   window_max_ = std::max(window_max_, window_);
   window_sequence_ = sequence;
   window_acknowledgement_ = acknowledged;

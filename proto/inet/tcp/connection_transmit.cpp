@@ -12,6 +12,9 @@ TcpTransmitted TcpConnection::poll_transmit(Time now, TcpSegmentSink& sink,
   while (segments_max > 0) {
     switch (emit_next(now, sink)) {
       case Emitted::nothing:
+        if (state_ != TcpState::closed) {
+          update_retransmission_timer(now);  // A closed window may hold back what was just written.
+        }
         return TcpTransmitted::idle;
       case Emitted::no_room:
         return TcpTransmitted::blocked;
@@ -36,7 +39,8 @@ TcpConnection::Emitted TcpConnection::emit_next(Time now, TcpSegmentSink& sink) 
 
 std::optional<TcpConnection::Plan> TcpConnection::next_plan(Time now) {
   if (reset_is_due_) {
-    return Plan{.sequence = next_, .flags = TcpHeader::flag_rst | TcpHeader::flag_ack};
+    return Plan{.sequence = sequence_without_data(),
+                .flags = TcpHeader::flag_rst | TcpHeader::flag_ack};
   }
   if (state_ == TcpState::closed || state_ == TcpState::listen) {
     return std::nullopt;
@@ -50,13 +54,13 @@ std::optional<TcpConnection::Plan> TcpConnection::next_plan(Time now) {
     return plan;
   }
   if (probe_is_due_) {
-    return plan_data(next_, 1);
+    return plan_probe();
   }
   if (auto plan = plan_new_data(now)) {
     return plan;
   }
   if (ack_is_due_) {
-    return Plan{.sequence = later_of(next_, max_)};
+    return Plan{.sequence = sequence_without_data()};
   }
   return std::nullopt;
 }
@@ -72,11 +76,15 @@ std::optional<TcpConnection::Plan> TcpConnection::plan_syn() const {
       .why = syn_was_lost_ ? TcpResend::timeout : TcpResend::none};
 }
 
-/// Up to so many bytes from `sequence`, and the FIN if it follows them.
+/// Up to so many bytes from `sequence`, in whole units if there are any, and the FIN if it follows
+/// them.
 TcpConnection::Plan TcpConnection::plan_data(TcpSeq sequence, std::uint32_t bytes_max) const {
   const std::uint32_t written =
       data_end().is_after(sequence) ? bytes_between(sequence, data_end()) : 0;
   Plan plan{.sequence = sequence, .payload_bytes = std::min({written, bytes_max, mss_})};
+  if (const auto end = units_.last_within(sequence, plan.payload_bytes)) {
+    plan.payload_bytes = bytes_between(sequence, *end);
+  }
   if (plan.payload_bytes == written) {
     plan.flags |= written > 0 ? TcpHeader::flag_psh : 0;
     plan.flags |= closing_ && bytes_max > written ? TcpHeader::flag_fin : 0;
@@ -85,6 +93,21 @@ TcpConnection::Plan TcpConnection::plan_data(TcpSeq sequence, std::uint32_t byte
     plan.why = TcpResend::timeout;
   }
   return plan;
+}
+
+/// What waits behind a window that is closed, or that is open a little and not worth a segment: the
+/// peer tells of its window when it has got something, or refused it (RFC
+/// 9293, 3.8.6.1, 3.8.6.2.1).
+TcpConnection::Plan TcpConnection::plan_probe() const {
+  return plan_data(next_, std::max(std::min(window_, congestion_.window_bytes()), 1U));
+}
+
+/// SND.NXT, unless the peer's window doesn't reach so far: it would refuse the segment, and with it
+/// what it tells of our own window.
+TcpSeq TcpConnection::sequence_without_data() const {
+  const TcpSeq edge = una_ + window_;
+  const bool is_opening = una_ == settings_.initial_sequence;
+  return is_opening || !max_.is_after(edge) ? max_ : edge;
 }
 
 /// From next_ on, as far as the peer's window and the network's allow.
@@ -100,7 +123,12 @@ std::optional<TcpConnection::Plan> TcpConnection::plan_new_data(Time now) {
   const std::uint32_t allowed = edge.is_after(next_) ? bytes_between(next_, edge) : 0;
   // No silly small segments because a window is small (RFC 9293, 3.8.6.2.1).
   const bool is_worth_it = allowed >= std::min({waiting, mss_, std::max(window_max_ / 2, 1U)});
-  return allowed > 0 && is_worth_it ? std::optional(plan_data(next_, allowed)) : std::nullopt;
+  // Neither is a unit cut because of that, unless nothing would move.
+  const auto unit_end = units_.first_behind(next_);
+  const bool cuts =
+      unit_end && next_ != una_ && allowed < std::min(bytes_between(next_, *unit_end), mss_);
+  return allowed > 0 && is_worth_it && !cuts ? std::optional(plan_data(next_, allowed))
+                                             : std::nullopt;
 }
 
 bool TcpConnection::write_segment(TcpSegmentSink& sink, const Plan& plan) {
@@ -169,6 +197,7 @@ void TcpConnection::note_sent(Time now, const Plan& plan) {
   }
   retransmit_first_ = false;
   statistics_.window_probes += probe_is_due_ ? 1 : 0;
+  probe_is_out_ = probe_is_out_ || (probe_is_due_ && window_ == 0);
   probe_is_due_ = false;
   last_sent_ = now;
   // One segment at a time is measured, and none that was sent twice (RFC 6298, 3).
@@ -209,7 +238,6 @@ void TcpConnection::on_retransmission_timeout(Time now) {
     syn_was_lost_ = true;
     next_ = una_;
   } else if (window_ == 0 || una_ == max_) {
-    // The window is closed: a byte beyond it makes the peer tell (RFC 9293, 3.8.6.1).
     next_ = una_;
     probe_is_due_ = true;
   } else {

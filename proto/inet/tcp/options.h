@@ -12,6 +12,10 @@ namespace verbena::inet {
 
 /// What a peer takes that doesn't say (RFC 9293, 3.7.1).
 inline constexpr std::uint16_t tcp_mss_default = 536;
+/// A peer that says it takes less is sent segments of this size all the same: else each byte of a
+/// stream could be made to cost a frame. Linux's tcp_min_snd_mss: 40 bytes of options and 8 of
+/// data; no host may have less than 28 (RFC 791, 3.2: every network carries 68 bytes).
+inline constexpr std::uint16_t tcp_mss_min = 48;
 /// RFC 7323, 2.3: a larger shift is used as this one.
 inline constexpr std::uint8_t tcp_window_shift_max = 14;
 

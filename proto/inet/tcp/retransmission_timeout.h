@@ -34,11 +34,14 @@ class RetransmissionTimeout {
       variation_ = (3 * variation_ + difference) / 4;  // (2.3): beta is 1/4,
       smoothed_ = (7 * *smoothed_ + round_trip) / 8;   // alpha 1/8.
     }
-    value_ = std::clamp(*smoothed_ + 4 * variation_, min_, max);
+    value_ = measured();
   }
 
   /// It ran out: the next one is twice as long (5.5), until a round trip is measured.
   void back_off() { value_ = std::min(2 * value_, max); }
+
+  /// The peer has answered all along, and it was its window that was closed.
+  void forget_back_off() { value_ = measured(); }
 
   /// The SYN had to be sent again: data begin with three seconds (5.7).
   void syn_was_lost() {
@@ -47,6 +50,10 @@ class RetransmissionTimeout {
   }
 
  private:
+  [[nodiscard]] Duration measured() const {
+    return smoothed_ ? std::clamp(*smoothed_ + 4 * variation_, min_, max) : initial;
+  }
+
   Duration min_;
   Duration value_ = initial;
   std::optional<Duration> smoothed_;

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "proto/inet/headers.h"
+#include "proto/inet/tcp/initial_sequence.h"
 
 namespace verbena::inet {
 
@@ -32,6 +33,11 @@ bool is_unicast(const Ipv6Address& address) {
            *ipv4 != Ipv4Address{{255, 255, 255, 255}};
   }
   return !address.is_multicast() && address != Ipv6Address{};
+}
+
+bool asks_to_connect(const TcpHeader& header) {
+  return header.has(TcpHeader::flag_syn) && !header.has(TcpHeader::flag_ack) &&
+         !header.has(TcpHeader::flag_rst);
 }
 
 bool is_open(const TcpConnection& tcp) { return tcp.state() >= TcpState::established; }
@@ -67,6 +73,8 @@ class TcpStack::SegmentSink final : public TcpSegmentSink {
 TcpStack::TcpStack(Settings settings) : settings_(std::move(settings)) {
   VERBENA_CHECK(settings_.draw != nullptr);
   VERBENA_CHECK(settings_.packet_bytes_max > ipv6_header_bytes + tcp_header_bytes);
+  secret_.first = settings_.draw();
+  secret_.second = settings_.draw();
 }
 
 // --- Ports
@@ -162,19 +170,19 @@ TcpStack::Socket* TcpStack::accept(Socket& listener, TcpWatcher& watcher) {
 
 // --- Connections
 
-TcpSettings TcpStack::settings_for(const TcpPlace& local, const TcpPlace& remote) {
+TcpSettings TcpStack::settings_for(const TcpPlace& local, const TcpPlace& remote, Time now) const {
   const std::size_t header_bytes =
       (ipv4_of(local.address) ? ipv4_header_bytes : ipv6_header_bytes) + tcp_header_bytes;
   return {.local_port = local.port,
           .peer_port = remote.port,
-          .initial_sequence = TcpSeq(static_cast<std::uint32_t>(settings_.draw())),
+          .initial_sequence = initial_sequence(secret_, now, local, remote),
           .mss = static_cast<std::uint16_t>(settings_.packet_bytes_max - header_bytes),
           .send_buffer_bytes = send_buffer_bytes,
           .retransmission_timeout_min = retransmission_timeout_min,
           .segment_lifetime_max = segment_lifetime_max};
 }
 
-Result<void, TcpRefusal> TcpStack::connect(Socket& socket, const TcpPlace& remote) {
+Result<void, TcpRefusal> TcpStack::connect(Socket& socket, const TcpPlace& remote, Time now) {
   VERBENA_CHECK(!socket.tcp || socket.tcp->state() == TcpState::closed);
   const LinkAddress* const from = own(socket.local.address);
   const bool is_same_version =
@@ -189,7 +197,7 @@ Result<void, TcpRefusal> TcpStack::connect(Socket& socket, const TcpPlace& remot
     return std::unexpected(TcpRefusal::port_in_use);
   }
   socket.remote = remote;
-  socket.tcp = std::make_unique<TcpConnection>(settings_for(socket.local, remote));
+  socket.tcp = std::make_unique<TcpConnection>(settings_for(socket.local, remote, now));
   socket.resent_times = 0;
   socket.tcp->connect();
   connections_[{socket.local, remote}] = &socket;
@@ -200,6 +208,11 @@ Result<void, TcpRefusal> TcpStack::connect(Socket& socket, const TcpPlace& remot
 std::size_t TcpStack::write(Socket& socket, ByteView bytes) {
   wants_transmit_ = true;
   return socket.tcp->write(bytes);
+}
+
+bool TcpStack::write_unit(Socket& socket, ByteView bytes) {
+  wants_transmit_ = true;
+  return socket.tcp->write_unit(bytes);
 }
 
 void TcpStack::consume(Socket& socket, std::size_t bytes) {
@@ -266,16 +279,17 @@ TcpStack::Outcome TcpStack::on_segment(Time now, const Ipv6Address& source,
   const TcpPlace local{.address = destination, .port = segment.header.destination_port.value()};
   const TcpPlace remote{.address = source, .port = segment.header.source_port.value()};
   const auto found = connections_.find({local, remote});
-  const bool is_known =
-      found != connections_.end() && found->second->tcp->state() != TcpState::closed;
+  Socket* const known = found != connections_.end() ? found->second : nullptr;
+  Socket* const listener = find_listener(local);
+  const auto last =
+      known != nullptr && listener != nullptr ? replace_waiting(*known, segment) : std::nullopt;
   Outcome outcome{.verdict = TcpVerdict::unknown};
-  if (is_known) {
-    Socket& socket = *found->second;
-    outcome.expected = socket.tcp->expected().value();
-    outcome.verdict = socket.tcp->on_segment(now, segment);
-    note_progress(socket);
-  } else if (Socket* const listener = find_listener(local)) {
-    outcome = on_listener(now, *listener, remote, segment);
+  if (known != nullptr && !last && known->tcp->state() != TcpState::closed) {
+    outcome.expected = known->tcp->expected().value();
+    outcome.verdict = known->tcp->on_segment(now, segment);
+    note_progress(*known);
+  } else if (listener != nullptr) {
+    outcome = on_listener(now, *listener, remote, segment, last);
   }
   if (outcome.verdict == TcpVerdict::unknown) {
     answer_stranger(source, destination, segment);
@@ -283,12 +297,28 @@ TcpStack::Outcome TcpStack::on_segment(Time now, const Ipv6Address& source,
   return outcome;
 }
 
+/// RFC 9293, 3.6.1 and 3.10.7.4: a SYN beyond all that the peer has sent may begin anew.
+std::optional<TcpSeq> TcpStack::replace_waiting(Socket& socket, const TcpSegment& segment) {
+  const TcpConnection& tcp = *socket.tcp;
+  const TcpSeq sequence(segment.header.sequence.value());
+  if (tcp.state() != TcpState::time_wait || !asks_to_connect(segment.header) ||
+      !sequence.is_after(tcp.expected())) {
+    return std::nullopt;
+  }
+  const TcpSeq last = tcp.sent_until();
+  if (socket.watcher == nullptr) {
+    erase(socket);
+  } else {
+    forget_connection(socket);  // Its owner may still read.
+  }
+  return last;
+}
+
 TcpStack::Outcome TcpStack::on_listener(Time now, Socket& listener, const TcpPlace& remote,
-                                        const TcpSegment& segment) {
+                                        const TcpSegment& segment,
+                                        std::optional<TcpSeq> not_before) {
   const TcpHeader& header = segment.header;
-  const bool is_syn = header.has(TcpHeader::flag_syn) && !header.has(TcpHeader::flag_ack) &&
-                      !header.has(TcpHeader::flag_rst);
-  if (!is_syn || remote.port == 0) {
+  if (!asks_to_connect(header) || remote.port == 0) {
     return {.verdict = header.has(TcpHeader::flag_rst) ? TcpVerdict::ignored : TcpVerdict::unknown};
   }
   // A connection of the same two ends may be over and not yet forgotten.
@@ -301,7 +331,10 @@ TcpStack::Outcome TcpStack::on_listener(Time now, Socket& listener, const TcpPla
   Socket& socket = *sockets_.back();
   socket.local = listener.local;
   socket.remote = remote;
-  TcpSettings settings = settings_for(socket.local, {.address = remote.address, .port = 0});
+  TcpSettings settings = settings_for(socket.local, remote, now);
+  if (not_before) {
+    settings.initial_sequence = later_of(settings.initial_sequence, *not_before);
+  }
   settings.syn_retries_max = syn_ack_retries_max;
   socket.tcp = std::make_unique<TcpConnection>(settings);
   socket.tcp->listen();

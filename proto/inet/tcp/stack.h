@@ -19,6 +19,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -28,16 +29,10 @@
 #include "proto/inet/ip_address.h"
 #include "proto/inet/link_address.h"
 #include "proto/inet/tcp/connection.h"
+#include "proto/inet/tcp/place.h"
+#include "proto/inet/tcp/siphash.h"
 
 namespace verbena::inet {
-
-/// One end of a connection. IPv4 addresses are mapped.
-struct TcpPlace {
-  Ipv6Address address;
-  std::uint16_t port = 0;
-
-  friend constexpr auto operator<=>(const TcpPlace&, const TcpPlace&) = default;
-};
 
 enum class TcpRefusal : std::uint8_t {
   port_in_use,      ///< Somebody has it, or there is no ephemeral port left.
@@ -74,7 +69,8 @@ class TcpStack {
     std::uint16_t packet_bytes_max = 1500;
     /// All together, those that nobody owns any more included.
     std::size_t sockets_max = 1024;
-    /// Initial sequence numbers and ephemeral ports: nobody shall guess them (RFC 6528, RFC 6056).
+    /// Ephemeral ports and the secret of initial sequence numbers: nobody shall guess them
+    /// (RFC 6056, RFC 6528).
     std::function<std::uint64_t()> draw{};
   };
 
@@ -130,9 +126,10 @@ class TcpStack {
   [[nodiscard]] Socket* accept(Socket& listener, TcpWatcher& watcher);
   [[nodiscard]] bool has_somebody(const Socket& listener) const;
   /// A socket that was bound. What it was connected to before must be over.
-  [[nodiscard]] Result<void, TcpRefusal> connect(Socket& socket, const TcpPlace& remote);
+  [[nodiscard]] Result<void, TcpRefusal> connect(Socket& socket, const TcpPlace& remote, Time now);
   /// As the connection's own; what they have to send goes with the next transmit().
   std::size_t write(Socket& socket, ByteView bytes);
+  [[nodiscard]] bool write_unit(Socket& socket, ByteView bytes);
   void consume(Socket& socket, std::size_t bytes);
   void end_sending(Socket& socket, Time now);
   /// Its owner leaves it: a listener with all who wait; a connection by FIN, or by a reset.
@@ -178,10 +175,14 @@ class TcpStack {
   [[nodiscard]] Socket* find_listener(const TcpPlace& local) const;
   [[nodiscard]] bool is_claimed(const TcpPlace& local, bool shared) const;
   [[nodiscard]] std::uint16_t ephemeral_port(const Ipv6Address& address) const;
-  [[nodiscard]] TcpSettings settings_for(const TcpPlace& local, const TcpPlace& remote);
-  /// A new connection of somebody who wants one.
-  Outcome on_listener(Time now, Socket& listener, const TcpPlace& remote,
-                      const TcpSegment& segment);
+  [[nodiscard]] TcpSettings settings_for(const TcpPlace& local, const TcpPlace& remote,
+                                         Time now) const;
+  /// Where the sequence numbers of the last connection of these two ends stopped, if it is over and
+  /// only waits, and this segment begins another one. It is forgotten.
+  [[nodiscard]] std::optional<TcpSeq> replace_waiting(Socket& socket, const TcpSegment& segment);
+  /// A new connection of somebody who wants one; `not_before`: see replace_waiting().
+  Outcome on_listener(Time now, Socket& listener, const TcpPlace& remote, const TcpSegment& segment,
+                      std::optional<TcpSeq> not_before);
   [[nodiscard]] bool make_room(Socket& listener);
   void note_progress(Socket& socket);
   void answer_stranger(const Ipv6Address& source, const Ipv6Address& destination,
@@ -192,6 +193,7 @@ class TcpStack {
   void erase(Socket& socket);
 
   Settings settings_;
+  SipKey secret_;
   Counters counters_;
   /// In the order of their beginning.
   std::vector<std::unique_ptr<Socket>> sockets_;

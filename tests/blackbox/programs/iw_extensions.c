@@ -8,16 +8,11 @@
  * end what is in its memory. The active end prints what became of each request: a FetchAdd of 3 and
  * a CmpSwap of 8 by 100 at a number that is 5, a WRITE of 16 bytes with immediate data, a SEND with
  * immediate data. A request that can't be posted is "refused". */
-#include <arpa/inet.h>
-#include <errno.h>
 #include <inttypes.h>
-#include <rdma/rdma_cma.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-enum { resolve_timeout_ms = 2000, written_bytes = 16, immediate = 0x12345678, requests = 4 };
+#include "tests/blackbox/programs/rdmacm_end.h"
+
+enum { written_bytes = 16, immediate = 0x12345678, requests = 4 };
 
 /* What the private data of the passive end says. */
 struct place {
@@ -29,13 +24,6 @@ struct place {
 static uint64_t numbers[4];
 static struct ibv_cq* cq;
 static struct ibv_mr* region;
-
-static void expect(int is_true, const char* what) {
-  if (!is_true) {
-    printf("%s: %s\n", what, strerror(errno));
-    exit(1);
-  }
-}
 
 /* By itself with an extended interface for posting, if the device offers all that is used. */
 static void make_qp(struct rdma_cm_id* id, int extended) {
@@ -61,15 +49,6 @@ static void make_qp(struct rdma_cm_id* id, int extended) {
                           IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
   }
   expect(rdma_create_qp_ex(id, &attr) == 0, "rdma_create_qp_ex");
-}
-
-static struct ibv_wc completion(void) {
-  struct ibv_wc wc;
-  int count;
-  do count = ibv_poll_cq(cq, 1, &wc);
-  while (count == 0);
-  expect(count == 1, "ibv_poll_cq");
-  return wc;
 }
 
 static struct rdma_cm_event* next(struct rdma_event_channel* channel) {
@@ -132,7 +111,7 @@ static void tell(const char* name, int error) {
     printf("%s: refused, %s\n", name, strerror(error));
     return;
   }
-  const struct ibv_wc wc = completion();
+  const struct ibv_wc wc = next_completion(cq);
   printf("%s: %s, %" PRIu64 "\n", name, ibv_wc_status_str(wc.status), numbers[0]);
 }
 
@@ -164,7 +143,7 @@ static void serve(struct rdma_event_channel* channel, struct rdma_cm_id* id) {
   rdma_ack_cm_event(event);
   wait_for(channel, RDMA_CM_EVENT_ESTABLISHED);
   wait_for(channel, RDMA_CM_EVENT_DISCONNECTED);
-  const struct ibv_wc wc = completion();
+  const struct ibv_wc wc = next_completion(cq);
   printf("receive %d: %s", (int)wc.wr_id, ibv_wc_status_str(wc.status));
   if (wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM)
     printf(", immediate %#x, %u bytes", ntohl(wc.imm_data), wc.byte_len);
@@ -199,20 +178,13 @@ static void connect_and_work(struct rdma_event_channel* channel, struct rdma_cm_
 }
 
 int main(int argc, char** argv) {
-  struct sockaddr_in address = {.sin_family = AF_INET};
-  struct rdma_event_channel* channel = rdma_create_event_channel();
-  struct rdma_cm_id* id;
-  expect(argc >= (argc > 1 && strcmp(argv[1], "listen") == 0 ? 4 : 5), "usage");
-  expect(channel != NULL, "rdma_create_event_channel");
-  inet_pton(AF_INET, argv[2], &address.sin_addr);
-  address.sin_port = htons((uint16_t)atoi(argv[3]));
-  expect(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0, "rdma_create_id");
-  if (strcmp(argv[1], "listen") == 0) {
-    expect(rdma_bind_addr(id, (struct sockaddr*)&address) == 0, "rdma_bind_addr");
-    serve(channel, id);
+  struct rdmacm_end end = open_end(argc, argv, 4, 5);
+  if (end.is_passive) {
+    serve(end.channel, end.id);
   } else {
-    connect_and_work(channel, id, (struct sockaddr*)&address, strcmp(argv[4], "wr") == 0);
+    connect_and_work(end.channel, end.id, (struct sockaddr*)&end.address,
+                     strcmp(argv[4], "wr") == 0);
   }
-  rdma_destroy_id(id);
+  rdma_destroy_id(end.id);
   return 0;
 }

@@ -11,31 +11,17 @@
  * before it connects or accepts.
  *
  * Each event is a line: NAME STATUS data=BYTES sum=SUM resources=N depth=N. */
-#include <arpa/inet.h>
-#include <errno.h>
-#include <rdma/rdma_cma.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
-enum { resolve_timeout_ms = 2000, data_bytes_max = 255, message_bytes = 64 };
+#include "tests/blackbox/programs/rdmacm_end.h"
+
+enum { data_bytes_max = 255, message_bytes = 64 };
 
 static struct ibv_cq* cq;
 static struct ibv_mr* region;
 static char message[message_bytes];
 static uint8_t data[data_bytes_max];
 static struct rdma_conn_param param;
-
-static void fail(const char* what) {
-  printf("%s: %s\n", what, strerror(errno));
-  exit(1);
-}
-
-static void expect(int is_true, const char* what) {
-  if (!is_true) fail(what);
-}
 
 static void set_param(const char* bytes, const char* depth) {
   for (int i = 0; i < data_bytes_max; ++i) data[i] = (uint8_t)i;
@@ -79,14 +65,7 @@ static void post_recv(struct rdma_cm_id* id) {
   expect(ibv_post_recv(id->qp, &wr, &bad) == 0, "ibv_post_recv");
 }
 
-static enum ibv_wc_status wait_for_completion(void) {
-  struct ibv_wc wc;
-  int count;
-  do count = ibv_poll_cq(cq, 1, &wc);
-  while (count == 0);
-  expect(count == 1, "ibv_poll_cq");
-  return wc.status;
-}
+static enum ibv_wc_status wait_for_completion(void) { return next_completion(cq).status; }
 
 static void send_and_read(struct rdma_cm_id* id) {
   struct ibv_sge sge = whole_message();
@@ -159,22 +138,14 @@ static void connect_once(struct rdma_event_channel* channel, struct rdma_cm_id* 
 }
 
 int main(int argc, char** argv) {
-  struct sockaddr_in address = {.sin_family = AF_INET};
-  struct rdma_event_channel* channel = rdma_create_event_channel();
-  struct rdma_cm_id* id;
-  expect(argc >= (argc > 1 && strcmp(argv[1], "listen") == 0 ? 7 : 6), "usage");
-  expect(channel != NULL, "rdma_create_event_channel");
-  inet_pton(AF_INET, argv[2], &address.sin_addr);
-  address.sin_port = htons((uint16_t)atoi(argv[3]));
-  expect(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0, "rdma_create_id");
-  if (strcmp(argv[1], "listen") == 0) {
+  struct rdmacm_end end = open_end(argc, argv, 7, 6);
+  if (end.is_passive) {
     set_param(argv[5], argv[6]);
-    expect(rdma_bind_addr(id, (struct sockaddr*)&address) == 0, "rdma_bind_addr");
-    listen_once(channel, id, strcmp(argv[4], "accept") == 0);
+    listen_once(end.channel, end.id, strcmp(argv[4], "accept") == 0);
   } else {
     set_param(argv[4], argv[5]);
-    connect_once(channel, id, (struct sockaddr*)&address);
+    connect_once(end.channel, end.id, (struct sockaddr*)&end.address);
   }
-  rdma_destroy_id(id);
+  rdma_destroy_id(end.id);
   return 0;
 }

@@ -8,6 +8,7 @@
  * Both ends write `bytes` into the other's memory, `count` times (0: without end), with a few
  * writes in flight. `timeout` and `retry` are those of ibv_qp_attr. With `events` it sleeps for
  * completions instead of polling. A `passive` end writes nothing and sleeps till the other is done.
+ * SIGUSR1 says that it is enough: what was begun is finished.
  *
  * Exit status: 0, both are done and the memory holds what the peer wrote; 3, the peer went away
  * before the connection was made; 4, wrong data; 10 + n, a completion had status n of
@@ -228,13 +229,25 @@ static void disturb_with_a_child(int number) {
   if (status != 0) fail("a child failed");
 }
 
+static volatile sig_atomic_t is_enough = 0;
+
+static void on_enough(int number) {
+  (void)number;
+  is_enough = 1;
+}
+
+static int wants_more(const struct options* o, long posted) {
+  return !is_enough && (o->count == 0 || posted < o->count);
+}
+
 static void write_all(struct connection* c, const struct options* o) {
   long posted = 0, completed = 0, forks = 0;
-  while (o->count == 0 || completed < o->count) {
-    while ((o->count == 0 || posted < o->count) && posted - completed < in_flight_max) {
+  while (completed < posted || wants_more(o, posted)) {
+    while (posted - completed < in_flight_max && wants_more(o, posted)) {
       post_write(c, o->bytes);
       ++posted;
     }
+    if (completed == posted) break;
     wait_for_completion(c);
     ++completed;
     if (forks < o->forks) disturb_with_a_child((int)forks++);
@@ -254,6 +267,7 @@ static void start_alarms(long interval_us) {
 int main(int argc, char** argv) {
   const struct options o = parse(argc, argv);
   struct connection c = {0};
+  signal(SIGUSR1, on_enough);
   open_connection(&c, &o);
   if (o.exec) execlp(o.exec, o.exec, "60", NULL);
   const int fd = open_socket(&o);

@@ -6,8 +6,11 @@ import ipaddress
 import socket
 import struct
 import sys
+import time
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 50.0
+# The kernel looks for a neighbour for 3 s, and drops what waits for one.
+INTERVAL_S = 1.0
 TEXT = b"is anybody there?"
 
 
@@ -28,13 +31,19 @@ def main(address: str) -> None:
         question = question[:2] + struct.pack("!H", checksum(question)) + question[4:]
     family = socket.AF_INET if is_v4 else socket.AF_INET6
     with socket.socket(family, socket.SOCK_RAW, protocol) as raw:
-        raw.settimeout(TIMEOUT_S)
+        raw.settimeout(INTERVAL_S)
+        deadline = time.monotonic() + TIMEOUT_S
         raw.sendto(question, (address, 0))
-        while True:
-            answer, (sender, *_) = raw.recvfrom(2048)
+        while time.monotonic() < deadline:
+            try:
+                answer, (sender, *_) = raw.recvfrom(2048)
+            except OSError:  # Nothing came, or that there is nobody yet.
+                raw.sendto(question, (address, 0))
+                continue
             if sender == address and answer.endswith(TEXT):
-                break
-    print("answered")
+                print("answered")
+                return
+    sys.exit("no answer")
 
 
 if __name__ == "__main__":

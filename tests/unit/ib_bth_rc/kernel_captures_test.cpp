@@ -16,9 +16,9 @@
 #include "proto/ib_bth/rc_requester.h"
 #include "proto/ib_bth/rc_responder.h"
 #include "tests/support/host.h"
-#include "tests/support/plain_memory.h"
 #include "tests/support/wire_packet.h"
 #include "tests/unit/ib_bth_rc/kernel_captures.h"
+#include "tests/unit/ib_bth_rc/kernel_memory.h"
 #include "tests/unit/project_file.h"
 
 namespace verbena::test {
@@ -30,34 +30,6 @@ namespace {
 constexpr PdId pd{1};
 constexpr Lkey lkey{1};
 constexpr std::uint32_t mtu_bytes = 1024;
-
-/// The buffer of one end, under the address and key that the capture names.
-class KernelMemory final : public PlainMemory {
- public:
-  std::vector<std::byte> bytes;
-  Va base{0x10000};
-  Rkey rkey{1};
-
-  Result<std::byte*, AccessFault> local(PdId, Lkey, Va va, std::uint64_t length, Access) override {
-    return find(va, length);
-  }
-  Result<std::byte*, AccessFault> remote(const MemoryUser&, Rkey key, Va va, std::uint64_t length,
-                                         Access) override {
-    if (key != rkey) {
-      return std::unexpected(AccessFault::unknown_key);
-    }
-    return find(va, length);
-  }
-
- private:
-  Result<std::byte*, AccessFault> find(Va va, std::uint64_t length) {
-    const std::uint64_t offset = to_value(va) - to_value(base);
-    if (offset > bytes.size() || length > bytes.size() - offset) {
-      return std::unexpected(AccessFault::out_of_range);
-    }
-    return bytes.data() + offset;
-  }
-};
 
 class Completions final : public CompletionSink {
  public:
@@ -151,7 +123,7 @@ class Server {
     memory.bytes = server_buffer();
     locate(memory, scenario, packets);
     if (scenario.wrong_rkey) {
-      memory.rkey = Rkey{to_value(memory.rkey) ^ 0x55};
+      memory.rkey = Rkey{to_value(memory.rkey.value()) ^ 0x55};
     }
     responder_.activate(
         {.dest_qpn = Qpn{1}, .pkey = pkey_default, .pd = pd, .mtu_bytes = mtu_bytes},
@@ -378,7 +350,7 @@ class Client {
                                .sges = {&sge, 1},
                                .imm = ImmData{work.imm},
                                .remote_addr = server_.base + work.remote_offset,
-                               .rkey = server_.rkey,
+                               .rkey = server_.rkey.value_or(Rkey{}),
                                .compare_add = work.compare_add,
                                .swap = work.swap}));
       ++posted_;

@@ -9,9 +9,9 @@
 #include "proto/ib_bth/ud_requester.h"
 #include "proto/ib_bth/ud_responder.h"
 #include "tests/support/host.h"
-#include "tests/support/plain_memory.h"
 #include "tests/support/wire_packet.h"
 #include "tests/unit/ib_bth_rc/kernel_captures.h"
+#include "tests/unit/ib_bth_rc/kernel_memory.h"
 
 namespace verbena::test {
 
@@ -20,30 +20,6 @@ namespace {
 constexpr PdId pd{1};
 constexpr std::uint32_t mtu_bytes = 1024;
 constexpr Qkey qkey_of_captures{0x1111'1111};
-
-/// One buffer, whatever the key.
-class Buffer final : public PlainMemory {
- public:
-  std::vector<std::byte> bytes;
-  Va base{0x10000};
-
-  Result<std::byte*, AccessFault> local(PdId, Lkey, Va va, std::uint64_t length, Access) override {
-    return find(va, length);
-  }
-  Result<std::byte*, AccessFault> remote(const MemoryUser&, Rkey, Va va, std::uint64_t length,
-                                         Access) override {
-    return find(va, length);
-  }
-
- private:
-  Result<std::byte*, AccessFault> find(Va va, std::uint64_t length) {
-    const std::uint64_t offset = to_value(va) - to_value(base);
-    if (offset > bytes.size() || length > bytes.size() - offset) {
-      return std::unexpected(AccessFault::out_of_range);
-    }
-    return bytes.data() + offset;
-  }
-};
 
 class Completions final : public CompletionSink {
  public:
@@ -152,7 +128,7 @@ TEST_CASE(
   }
   Counters counters;
 
-  Buffer server;
+  KernelMemory server;
   server.bytes = server_buffer();
   server.base = target;
   Completions received;
@@ -175,7 +151,7 @@ TEST_CASE(
   CHECK(
       std::equal(client_data.begin(), client_data.begin() + 2500, server.bytes.begin() + 2 * 8192));
 
-  Buffer client;
+  KernelMemory client;
   client.bytes = client_data;
   Completions completed;
   ib::UcRequester requester(Qpn{1}, {.wr_max = 8, .sge_max = 1}, false, completed);
@@ -194,7 +170,7 @@ TEST_CASE("the kernel's datagrams arrive at our responder, and ours would send t
   REQUIRE(packets.size() == 2);
   Counters counters;
 
-  Buffer server;
+  KernelMemory server;
   server.bytes = server_buffer();
   Completions received;
   ib::UdResponder responder(Qpn{1}, RecvSource(8, 1), received);
@@ -216,7 +192,7 @@ TEST_CASE("the kernel's datagrams arrive at our responder, and ours would send t
              Catch::StartsWith("7 recv success +" + std::to_string(40 + first_bytes)));
   CHECK_THAT(received.texts[1], Catch::StartsWith("7 recv success +1040"));
 
-  Buffer client;
+  KernelMemory client;
   client.bytes = client_data;
   Completions completed;
   ib::UdRequester requester(first.deth.source_qpn(), {.wr_max = 8, .sge_max = 1}, false, completed);

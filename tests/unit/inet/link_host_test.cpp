@@ -54,6 +54,30 @@ Bytes ipv6_frame(const Ipv6Address& source, const Ipv6Address& destination, cons
   return frame;
 }
 
+/// From 10.7.0.2 to 10.7.0.1.
+Bytes icmp_frame(std::uint8_t type, std::size_t data_bytes) {
+  Bytes message(icmp_echo_bytes_min + data_bytes, std::byte{0xA5});
+  write_struct(MutableBytes(message), IcmpHeader{.type = type});
+  IcmpHeader icmp{.type = type};
+  icmp.checksum = internet_checksum(message);
+  write_struct(MutableBytes(message), icmp);
+  Ipv4Header header{.version_and_length = Ipv4Header::version_and_length_plain,
+                    .time_to_live = 1,
+                    .protocol = ip_protocol_icmp,
+                    .source = {{10, 7, 0, 2}},
+                    .destination = {{10, 7, 0, 1}}};
+  header.total_bytes = static_cast<std::uint16_t>(ipv4_header_bytes + message.size());
+  header.checksum = ipv4_checksum(header);
+  EthernetHeader ethernet{.destination = mac_of_number(1), .source = mac_of_number(2)};
+  ethernet.ethertype = ethertype_ipv4;
+  constexpr std::size_t prefix_bytes = ethernet_header_bytes + ipv4_header_bytes;
+  Bytes frame(prefix_bytes + message.size());
+  write_struct(MutableBytes(frame), ethernet);
+  write_struct(MutableBytes(frame).subspan(ethernet_header_bytes), header);
+  copy_bytes(MutableBytes(frame).subspan(prefix_bytes), message);
+  return frame;
+}
+
 Bytes echo_request(std::size_t bytes) {
   Bytes message(icmp_echo_bytes_min + bytes, std::byte{0x5A});
   message[0] = std::byte{icmpv6_type::echo_request};
@@ -176,35 +200,28 @@ TEST_CASE("what is in no subnet is unreachable, and nobody is asked") {
   CHECK(world.a.source_toward(ip("fd00::77")) == ip("fd00::1"));
 }
 
+TEST_CASE("who says that somebody can't be reached is not listened to") {
+  // A connection must go on (RFC 9293, 3.9.2.2), and anybody can say so.
+  LinkHost host = test::make_host(1);
+  FrameLog out;
+  constexpr std::uint8_t destination_unreachable = 3;  // RFC 792.
+  CHECK(host.on_frame(icmp_frame(destination_unreachable, 28), Time{}, out) == Verdict::ignored);
+  CHECK(out.frames.empty());
+}
+
 TEST_CASE("an echo over IPv4 comes back with its data and right checksums") {
   LinkHost host = test::make_host(1);
   FrameLog out;
   const std::size_t data_bytes = GENERATE(0U, 1U, 56U, 8000U);
-  Bytes message(icmp_echo_bytes_min + data_bytes, std::byte{0xA5});
-  write_struct(MutableBytes(message), IcmpHeader{.type = icmp_type::echo_request});
-  IcmpHeader icmp{.type = icmp_type::echo_request};
-  icmp.checksum = internet_checksum(message);
-  write_struct(MutableBytes(message), icmp);
-  Ipv4Header header{.version_and_length = Ipv4Header::version_and_length_plain,
-                    .time_to_live = 1,
-                    .protocol = ip_protocol_icmp,
-                    .source = {{10, 7, 0, 2}},
-                    .destination = {{10, 7, 0, 1}}};
-  header.total_bytes = static_cast<std::uint16_t>(ipv4_header_bytes + message.size());
-  header.checksum = ipv4_checksum(header);
-  EthernetHeader ethernet{.destination = mac_of_number(1), .source = mac_of_number(2)};
-  ethernet.ethertype = ethertype_ipv4;
-  Bytes frame(ethernet_header_bytes + ipv4_header_bytes);
-  write_struct(MutableBytes(frame), ethernet);
-  write_struct(MutableBytes(frame).subspan(ethernet_header_bytes), header);
-  frame.insert(frame.end(), message.begin(), message.end());
+  Bytes frame = icmp_frame(icmp_type::echo_request, data_bytes);
+  const Bytes message(frame.begin() + ethernet_header_bytes + ipv4_header_bytes, frame.end());
 
   CHECK(host.on_frame(frame, Time{}, out) == Verdict::answered);
   REQUIRE(out.frames.size() == 1);
   const auto reply = parse_ipv4(ByteView(out.frames[0]).subspan(ethernet_header_bytes));
   REQUIRE(reply);
-  CHECK(reply->header.source == header.destination);
-  CHECK(reply->header.destination == header.source);
+  CHECK(reply->header.source == Ipv4Address{{10, 7, 0, 1}});
+  CHECK(reply->header.destination == Ipv4Address{{10, 7, 0, 2}});
   CHECK(reply->header.time_to_live > 1);
   CHECK(internet_checksum(reply->payload) == 0);
   CHECK(read_struct<IcmpHeader>(reply->payload).type == icmp_type::echo_reply);

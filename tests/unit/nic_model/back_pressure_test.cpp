@@ -213,4 +213,43 @@ TEST_CASE("a queue pair may be destroyed while its frames wait") {
   CHECK(pair.a.nic.next_timeout() == time_never);
 }
 
+TEST_CASE("who answers without end still comes to ask") {
+  // Two that READ much from each other, over a way that takes little at a time.
+  Pair pair;
+  const EndOptions end{.max_rd_atomic = 16, .max_dest_rd_atomic = 16};
+  const Connection qps = pair.connect(end, end);
+  constexpr int reads = 60;
+  for (int i = 0; i < reads; ++i) {
+    pair.post(Side::b, *qps.b, pair.b.read(1, {0, 8000}, pair.a, 0));
+  }
+  pair.set_room(Side::a, 0);
+  pair.settle();
+  pair.post(Side::a, *qps.a, pair.a.read(2, {0, 8000}, pair.b, 0));
+  std::size_t answered = 0;
+  bool has_read = false;
+  while (answered < reads && !has_read) {
+    pair.set_room(Side::a, 8);
+    pair.settle();
+    answered += pair.b.completions().size();
+    has_read = !pair.a.completions().empty();
+  }
+  CHECK(has_read);
+  CHECK(answered < reads / 4);
+}
+
+TEST_CASE("the time in which a queue pair waits for its turn costs no retry") {
+  Pair pair;
+  const Connection qps = pair.connect({.timeout = 8, .retry_cnt = 1});
+  pair.post(Side::a, *qps.a, pair.a.write(1, {0, 8}, pair.b, 0));
+  pair.drop(Side::a, nth(0));
+  pair.settle();
+  constexpr Duration timeout = 4096ns * 256;
+  for (int i = 1; i <= 8; ++i) {
+    pair.a.nic.on_timer(pair.now() + i * timeout);
+  }
+  CHECK(pair.a.count(Counter::local_ack_timeout_err) == 1);
+  pair.run_until_idle();
+  CHECK(pair.a.completions() == Lines{"1 write success"});
+}
+
 }  // namespace verbena::test

@@ -51,6 +51,9 @@ TEST_CASE("events that change nothing are told to every queue pair") {
   const Connection two = pair.connect();
   CHECK(pair.a.nic.inject(pair.now(), AsyncEventType::comm_est, std::nullopt) == 2);
   CHECK(pair.a.events() == Lines{"COMM_EST", "COMM_EST"});
+  // As when a peer really goes where we can't follow.
+  CHECK(pair.a.nic.inject(pair.now(), AsyncEventType::path_mig_err, nic::qpn_of(*two.a)) == 1);
+  CHECK(pair.a.events() == Lines{"PATH_MIG_ERR"});
   CHECK(nic::state_of(*one.a) == nic::QpState::rts);
   CHECK(nic::state_of(*two.a) == nic::QpState::rts);
 }

@@ -204,6 +204,18 @@ TEST_CASE("the table of transitions is that of the specification") {
   }
 }
 
+TEST_CASE("what brings a queue pair up is what each transition requires") {
+  for (const QpType type : types) {
+    QpState from = QpState::reset;
+    for (const QpState to : nic::bring_up_states) {
+      INFO(name_of(type) << " to " << nic::name_of(to));
+      CHECK(nic::bring_up_mask(type, to) == (m::state | listed_rule(type, from, to)->required));
+      from = to;
+    }
+    CHECK(from == QpState::rts);
+  }
+}
+
 TEST_CASE("a transition needs all of its attributes and permits no others") {
   constexpr std::uint32_t all_bits = (1U << 21) - 1;
   for (const QpState from : states) {

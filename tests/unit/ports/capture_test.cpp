@@ -30,6 +30,7 @@ class FakePort final : public Port {
     return frame;
   }
   void commit(const PacketNote& /*note*/) override { arriving.push_back(frame); }
+  [[nodiscard]] bool is_unread(const FrameRoute& /*route*/) override { return unread; }
   std::uint32_t poll_receive(FrameHandler& handler, std::uint32_t /*frames_max*/) override {
     for (const auto& bytes : arriving) {
       handler.on_frame(bytes);
@@ -50,6 +51,7 @@ class FakePort final : public Port {
   std::vector<std::byte> frame;
   std::vector<std::vector<std::byte>> arriving;
   bool full = false;
+  bool unread = false;
 };
 
 struct Captured {
@@ -141,6 +143,15 @@ TEST_CASE("every kind of note has words but the plain one") {
   CHECK(describe(PacketNote{.kind = Kind::replay}).find("duplicate") != std::string::npos);
   CHECK(describe(PacketNote{.kind = Kind::rnr_nak}).find("RNR NAK") != std::string::npos);
   CHECK(describe(PacketNote{.kind = Kind::nak}).find("NAK") != std::string::npos);
+}
+
+TEST_CASE("whether frames are unread, the port behind a capture knows") {
+  const TemporaryDirectory directory;
+  auto inner = std::make_unique<FakePort>();
+  inner->unread = true;
+  CapturePort port(std::move(inner), open_capture(directory / "trace.pcapng"), "verbena0",
+                   "a test");
+  CHECK(port.is_unread({}));
 }
 
 TEST_CASE("a refused reservation writes nothing") {

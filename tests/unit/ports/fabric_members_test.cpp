@@ -57,6 +57,28 @@ TEST_CASE("a frame to a group is copied to all that joined, the sender too, and 
   CHECK(b->poll_receive(to_b, many) == 0);
 }
 
+TEST_CASE(
+    "who asks a group hears its own question before the answers, whose ring is looked at first") {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "a.fabric";
+  const PortWithQpns a = open_port(path);
+  const PortWithQpns b = open_port(path);
+  const Gid group = gid("239.1.1.1");
+  a->set_membership({.gid = group, .joined = true});
+  b->set_membership({.gid = group, .joined = true});
+  for (std::uint64_t question = 1; question < 10; question += 2) {
+    REQUIRE(send_to(*a.port, to_group(group), question));
+    a->flush();
+    RecordingHandler to_a, to_b;
+    CHECK(b->poll_receive(to_b, many) > 0);
+    REQUIRE(send_to(*b.port, to_group(group), question + 1));
+    b->flush();
+    CHECK(a->poll_receive(to_a, many) == 2);
+    CHECK(has_pattern(to_a.frames.at(0), question));
+    CHECK(has_pattern(to_a.frames.at(1), question + 1));
+  }
+}
+
 TEST_CASE("a frame to QPN 1 is copied to all that have it open at that address") {
   const TemporaryDirectory directory;
   const std::string path = directory / "a.fabric";

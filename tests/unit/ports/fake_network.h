@@ -22,6 +22,7 @@ class Network final : public Port {
   [[nodiscard]] WayFields way_fields() const override {
     return {.identification = static_cast<std::uint16_t>(sent.size())};
   }
+  [[nodiscard]] bool is_unread(const FrameRoute& /*route*/) override { return unread; }
   void commit(const PacketNote& /*note*/) override {
     sent.push_back(reserved_);
     remarks.push_back(std::exchange(remark_, {}));
@@ -52,6 +53,7 @@ class Network final : public Port {
   std::vector<std::string> lost;
   FrameRoute last_route;
   bool full = false;
+  bool unread = false;
   int memberships = 0;
 
  private:

@@ -105,6 +105,14 @@ TEST_CASE("what no rule takes passes, in both directions") {
   CHECK(bench.port.statistics().frames_faulted == 0);
 }
 
+TEST_CASE("whether frames are unread, the port behind knows") {
+  Bench bench("");
+  for (const bool unread : {false, true}) {
+    bench.network.unread = unread;
+    CHECK(bench.port.is_unread(Way{}.route()) == unread);
+  }
+}
+
 TEST_CASE("a lost frame is not sent, and a capture behind hears of it") {
   Bench bench("drop direction=out skip=1 count=1");
   for (const std::uint32_t psn : {1, 2, 3}) {

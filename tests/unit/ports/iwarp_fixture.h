@@ -11,7 +11,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ports/iwarp_service.h"
@@ -232,5 +234,12 @@ class PlainHost {
   return start_frame({.kind = iwarp::StartKind::request,
                       .enhanced = iwarp::EnhancedParameters{.depths = {.ird = 3, .ord = 2}}});
 }
+
+inline std::vector<std::byte> bytes_from(std::string_view text) {
+  const ByteView bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+inline PortStatistics statistics_of(IwarpNode& node) { return node.engine->port_statistics(); }
 
 }  // namespace verbena::ports::test

@@ -165,19 +165,6 @@ TEST_CASE("a request that ends at any of its bytes is no event, and is counted o
   b.next(Kind::request);
 }
 
-TEST_CASE("a silent peer is let go after a while") {
-  const TemporaryDirectory directory;
-  IwarpNode b(iwarp_config_at(directory / "a.fabric"), {.request_timeout = 20ms});
-  const std::uint16_t port = b.listen();
-  const PlainPeer silent(port);
-  const PlainPeer slow(port);
-  // It may have been let go before.
-  static_cast<void>(slow.send(ByteView(request_frame()).first(10)));
-  CHECK(silent.sees_end());
-  CHECK(slow.sees_end());
-  CHECK(eventually([&] { return b.engine->port_statistics().handshakes_timed_out == 2; }));
-}
-
 TEST_CASE("who is refused has time to read why, and to close first") {
   const TemporaryDirectory directory;
   const bool by_program = GENERATE(true, false);

@@ -7,6 +7,7 @@
 #include "proto/ib_bth/emit.h"
 #include "proto/roce/decap.h"
 #include "proto/roce/gid.h"
+#include "proto/roce/whole_frame.h"
 #include "tests/unit/roce/vectors.h"
 #include "tests/unit/wire_support/hex.h"
 
@@ -117,6 +118,19 @@ TEST_CASE("a way that knows the Ethernet addresses puts them into the frame") {
   const WayFields way{.destination_mac = {2, 0, 0, 0, 0, 1}, .source_mac = {2, 0, 0, 0, 0, 2}};
   encapsulation.write_prefix(frame, 12, way);
   CHECK(to_hex(frame).substr(0, 24) == "020000000001020000000002");
+}
+
+TEST_CASE("a whole frame is the one that is built in place, or one bit of its ICRC isn't") {
+  Bytes transport(12);
+  ib::emit_headers(transport, {.opcode = ib::Opcode::rc_send_only, .dest_qpn = Qpn{0x12}}, 0);
+  const Bytes expected = make_frame(Encapsulation(ipv4_path(), ShortFrames::keep), transport);
+  CHECK(to_hex(whole_frame(ipv4_path(), transport, false)) == to_hex(expected));
+  const Bytes bad = whole_frame(ipv4_path(), transport, true);
+  CHECK(to_hex(bad).substr(0, 2 * (expected.size() - icrc_bytes)) ==
+        to_hex(expected).substr(0, 2 * (expected.size() - icrc_bytes)));
+  const auto frame = parse_frame(bad);
+  REQUIRE(frame);
+  CHECK_FALSE(frame->icrc_is_good());
 }
 
 // Every version and length: the frame that comes out is the one that parses back.

@@ -7,9 +7,11 @@
 namespace verbena::test {
 
 using namespace std::chrono_literals;
+using inet::CongestionControl;
 using inet::TcpEnd;
 using inet::TcpHeader;
 using inet::TcpResend;
+using inet::TcpSeq;
 using inet::TcpSettings;
 using inet::TcpState;
 
@@ -137,6 +139,60 @@ TEST_CASE("a dead peer costs all retries, at doubling intervals") {
   CHECK(pair.a.end() == TcpEnd::timed_out);
   CHECK(pair.now - start == 1s + 2s + 4s + 8s + 16s);
   CHECK(pair.log.size() == 5);
+}
+
+TEST_CASE("a peer that only repeats itself doesn't keep a connection") {
+  // What is sent again and never acknowledged ends it (RFC 9293, 3.8.3); an ACK of nothing new is
+  // no progress.
+  TcpSettings a = TcpPair::settings_of_a();
+  a.retries_max = 5;
+  TcpPair pair(a);
+  pair.open();
+  pair.network = [](const Sent&) { return TcpPair::Fate{}; };
+  pair.a.write(pattern(1000));
+  for (int turn = 0; turn < 300 && pair.a.state() != TcpState::closed; ++turn) {
+    static_cast<void>(pair.deliver(true, pair.forged(true, TcpHeader::flag_ack, 1, 1)));
+    pair.advance(1s);
+  }
+  CHECK(pair.a.state() == TcpState::closed);
+  CHECK(pair.a.end() == TcpEnd::timed_out);
+}
+
+TEST_CASE("a reset after timeouts is where the peer believes it") {
+  // The peer has all and its ACKs are lost: a reset from where the sender began again would be old.
+  TcpPair pair;
+  pair.open();
+  pair.network = [](const Sent& sent) {
+    return sent.from_a ? TcpPair::Fate{TcpPair::delay} : TcpPair::Fate{};
+  };
+  pair.a.write(pattern(3000));
+  pair.settle();
+  pair.network = [](const Sent&) { return TcpPair::Fate{}; };
+  pair.advance(4s);
+  CHECK(pair.a.statistics().timeouts > 0);
+  pair.network = [](const Sent&) { return TcpPair::Fate{TcpPair::delay}; };
+  pair.a.abort();
+  pair.settle();
+  CHECK(pair.b.state() == TcpState::closed);
+  CHECK(pair.b.end() == TcpEnd::reset);
+}
+
+TEST_CASE("the congestion window ends where windows end") {
+  // 4 GiB without a loss, and duplicates without end: it would wrap to nothing.
+  constexpr std::uint32_t mss = 65'000;
+  CongestionControl lossless(mss);
+  TcpSeq una(1);
+  for (std::uint32_t i = 0; i < 70'000; ++i) {
+    static_cast<void>(lossless.on_new_ack(una, una + mss, una + mss));
+    una = una + mss;
+  }
+  CHECK(lossless.window_bytes() == CongestionControl::window_bytes_max);
+  CongestionControl repeated(mss);
+  for (std::uint32_t i = 0; i < 70'000; ++i) {
+    static_cast<void>(repeated.on_duplicate_ack(TcpSeq(1), TcpSeq(1) + 10 * mss));
+  }
+  CHECK(repeated.in_recovery());
+  CHECK(repeated.window_bytes() == CongestionControl::window_bytes_max);
 }
 
 TEST_CASE("an answer that is slow once makes the timeout longer, not the connection fail") {

@@ -1,4 +1,6 @@
 // Opening, closing and resetting a TCP connection (RFC 9293, 3.5, 3.6, 3.10.7; RFC 5961).
+#include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 
 #include "tests/unit/tcp/tcp_pair.h"
@@ -49,6 +51,57 @@ TEST_CASE("a peer without options gets 536 bytes a segment and windows as they a
   pair.transmit();
   CHECK(pair.b.mss() == inet::tcp_mss_default);
   CHECK((pair.log[0].header.data_offset >> 4) == 6);  // A segment size, no window scale.
+}
+
+TEST_CASE("segments don't get as small as a peer may ask for") {
+  for (const unsigned mss : {0U, 1U, 47U}) {
+    TcpPair pair;
+    pair.b.listen();
+    const std::array options{std::byte{2}, std::byte{4}, std::byte{0}, static_cast<std::byte>(mss)};
+    Bytes syn = pair.forged(false, TcpHeader::flag_syn, 0, 0, options);
+    constexpr std::size_t data_offset_at = 12;
+    syn[data_offset_at] = std::byte{6 << 4};  // What was a payload are options.
+    CHECK(pair.deliver(false, syn) == TcpVerdict::accepted);
+    CHECK(pair.b.mss() == inet::tcp_mss_min);
+  }
+}
+
+TEST_CASE("a window is as large as its scale makes it, and no larger") {
+  // RFC 7323, 2.3: the largest shift is 14, and what is asked for beyond is taken for that.
+  TcpPair pair;
+  pair.b.listen();
+  const std::array options{std::byte{1}, std::byte{3}, std::byte{3}, std::byte{0xFF}};
+  Bytes syn = pair.forged(false, TcpHeader::flag_syn, 0, 0, options, 1);
+  constexpr std::size_t data_offset_at = 12;
+  syn[data_offset_at] = std::byte{6 << 4};
+  CHECK(pair.deliver(false, syn) == TcpVerdict::accepted);
+  pair.transmit();
+  CHECK(pair.deliver(false, pair.forged(false, TcpHeader::flag_ack, 1, 1, {}, 1)) ==
+        TcpVerdict::accepted);
+  pair.b.write(pattern(1 << 16));
+  pair.log.clear();
+  pair.settle();
+  std::size_t sent = 0;
+  for (const Sent& each : pair.log) {
+    sent += each.payload_bytes;
+  }
+  CHECK(sent <= (1U << 14));
+  CHECK(sent + pair.b.mss() > std::min<std::size_t>(1U << 14, pair.b.congestion_window()));
+}
+
+TEST_CASE("urgent data are data, in their place") {
+  // RFC 9293, 3.8.5: the pointer is a hint to programs, and ours takes none.
+  TcpPair pair;
+  pair.open();
+  constexpr std::uint8_t flag_urg = 0x20;
+  const Bytes sent = pattern(100);
+  Bytes segment = pair.forged(true, TcpHeader::flag_ack | flag_urg, 1, 1, sent);
+  constexpr std::size_t urgent_at = 18;
+  for (const unsigned pointer : {0U, 1U, 255U}) {
+    segment[urgent_at] = segment[urgent_at + 1] = static_cast<std::byte>(pointer);
+    static_cast<void>(pair.deliver(true, segment));
+  }
+  CHECK(TcpPair::read(pair.a) == sent);
 }
 
 TEST_CASE("two that call each other at once get one connection") {

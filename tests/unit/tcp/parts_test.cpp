@@ -5,12 +5,16 @@
 #include <set>
 
 #include "base/prng.h"
+#include "proto/inet/link_address.h"
 #include "proto/inet/parse.h"
 #include "proto/inet/tcp/byte_ring.h"
 #include "proto/inet/tcp/checksum.h"
 #include "proto/inet/tcp/early_ranges.h"
+#include "proto/inet/tcp/initial_sequence.h"
 #include "proto/inet/tcp/options.h"
 #include "proto/inet/tcp/retransmission_timeout.h"
+#include "proto/inet/tcp/siphash.h"
+#include "proto/inet/tcp/unit_ends.h"
 #include "tests/unit/wire_support/hex.h"
 
 namespace verbena::inet {
@@ -95,6 +99,87 @@ TEST_CASE("a ring of bytes behaves as a queue") {
     ring.drop_front(dropped);
     model.erase(model.begin(), model.begin() + static_cast<std::ptrdiff_t>(dropped));
   }
+}
+
+TEST_CASE("SipHash-2-4 gives what its authors say") {
+  const SipKey key{.first = 0x0706'0504'0302'0100, .second = 0x0F0E'0D0C'0B0A'0908};
+  Bytes bytes;
+  CHECK(siphash(key, bytes) == 0x726f'db47'dd0e'0e31);
+  for (unsigned value = 0; value < 15; ++value) {
+    bytes.push_back(static_cast<std::byte>(value));
+  }
+  CHECK(siphash(key, bytes) == 0xa129'ca61'49be'45e5);
+}
+
+TEST_CASE("connections begin ahead of the last one of their ends, and where nobody can tell") {
+  const SipKey secret{.first = 1, .second = 2};
+  const TcpPlace local{.address = mapped({{10, 7, 0, 1}}), .port = 50'000};
+  const TcpPlace remote{.address = mapped({{10, 7, 0, 2}}), .port = 7'471};
+  const Time now{5s};
+  const TcpSeq first = initial_sequence(secret, now, local, remote);
+  // A tick each 4 us.
+  CHECK(initial_sequence(secret, now + 3us, local, remote) == first);
+  CHECK(initial_sequence(secret, now + 4us, local, remote) == first + 1);
+  CHECK(initial_sequence(secret, now + 1s, local, remote) == first + 250'000);
+  const auto far_from_first = [&](TcpSeq other) { return other != first; };
+  CHECK(far_from_first(initial_sequence({.first = 1, .second = 3}, now, local, remote)));
+  CHECK(far_from_first(initial_sequence(secret, now, remote, local)));
+  TcpPlace next = local;
+  ++next.port;
+  CHECK(far_from_first(initial_sequence(secret, now, next, remote)));
+  TcpPlace other = remote;
+  ++other.port;
+  CHECK(far_from_first(initial_sequence(secret, now, local, other)));
+}
+
+TEST_CASE("ends of units are what a list of them knows") {
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    Prng prng(seed);
+    UnitEnds units;
+    TcpSeq front(0xFFFF'F000);  // Wraps soon.
+    TcpSeq end = front;
+    std::deque<TcpSeq> model;
+    CHECK_FALSE(units.first_behind(front));
+    for (int turn = 0; turn < 300; ++turn) {
+      if (prng.below(3) != 0 && model.size() < UnitEnds::ends_max) {
+        const TcpSeq begin = end;
+        end = end + static_cast<std::uint32_t>(1 + prng.below(100));
+        units.add(begin, end, end, 1);  // Too long to be joined.
+        model.push_back(end);
+      } else if (!model.empty()) {
+        front = front + static_cast<std::uint32_t>(prng.below(bytes_between(front, end) + 1));
+        units.drop_until(front);
+        std::erase_if(model, [&](TcpSeq each) { return !each.is_after(front); });
+      }
+      const auto bytes = static_cast<std::uint32_t>(prng.below(300));
+      const TcpSeq from = front + static_cast<std::uint32_t>(prng.below(300));
+      const auto behind = std::ranges::find_if(model, [&](TcpSeq at) { return at.is_after(from); });
+      CHECK(units.first_behind(from) ==
+            (behind != model.end() ? std::optional(*behind) : std::nullopt));
+      std::optional<TcpSeq> last;
+      for (const TcpSeq at : model) {
+        last = at.is_after(from) && !at.is_after(from + bytes) ? std::optional(at) : last;
+      }
+      CHECK(units.last_within(from, bytes) == last);
+    }
+  }
+}
+
+TEST_CASE("small units that wait are joined up to a segment, and when there are too many") {
+  constexpr std::uint32_t segment_bytes = 1460;
+  const TcpSeq begin(0);
+  UnitEnds units;
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    units.add(begin + i * 100, begin + (i + 1) * 100, begin, segment_bytes);
+  }
+  CHECK(units.first_behind(begin) == begin + 1400);
+  CHECK(units.first_behind(begin + 1400) == begin + 2000);
+  UnitEnds many;
+  constexpr std::uint32_t all = UnitEnds::ends_max + 5;
+  for (std::uint32_t i = 0; i < all; ++i) {
+    many.add(begin + i, begin + i + 1, begin + i + 1, 1);
+  }
+  CHECK(many.first_behind(begin + (UnitEnds::ends_max - 1)) == begin + all);
 }
 
 TEST_CASE("early ranges know what a set of bytes knows") {

@@ -104,7 +104,7 @@ struct Hosts {
   }
   TcpStack::Socket& connected() {
     TcpStack::Socket& socket = bound(a, {.address = a_address});
-    REQUIRE(a.connect(socket, {.address = b_address, .port = port}));
+    REQUIRE(a.connect(socket, {.address = b_address, .port = port}, now));
     settle();
     return socket;
   }
@@ -196,9 +196,45 @@ TEST_CASE("where nobody listens a connection is refused, and can be tried again"
   CHECK(client.tcp->end() == TcpEnd::refused);
   CHECK(hosts.b.counters().strangers == 1);
   hosts.listener();
-  REQUIRE(hosts.a.connect(client, {.address = b_address, .port = port}));
+  REQUIRE(hosts.a.connect(client, {.address = b_address, .port = port}, hosts.now));
   hosts.settle();
   CHECK(client.tcp->state() == TcpState::established);
+}
+
+TEST_CASE("who calls again from the same port needn't wait for the end of the last call") {
+  // The side that closed first waits; a SYN that is ahead of all it has seen begins anew (RFC 9293,
+  // 3.6.1), one that isn't is an old one.
+  Hosts hosts;
+  TcpStack::Socket& listener = hosts.listener();
+  const TcpPlace from{.address = a_address, .port = 5'000};
+  const TcpPlace to{.address = b_address, .port = port};
+  std::vector<TcpSeq> ends_of_b;
+  for (int call = 0; call < 3; ++call) {
+    TcpStack::Socket& client = hosts.bound(hosts.a, from);
+    REQUIRE(hosts.a.connect(client, to, hosts.now));
+    hosts.settle();
+    TcpStack::Socket* const server = hosts.b.accept(listener, hosts.watcher);
+    REQUIRE(server != nullptr);
+    const TcpSeq begin_of_b = server->tcp->sent_until();
+    CHECK((ends_of_b.empty() || begin_of_b.is_after(ends_of_b.back())));
+    hosts.b.write(*server, std::vector<std::byte>(50'000));
+    hosts.settle();
+    hosts.a.consume(client, client.tcp->readable().size());
+    hosts.b.close(*server, hosts.now, false);
+    hosts.settle();
+    hosts.a.close(client, hosts.now, false);
+    hosts.settle();
+    CHECK(server->tcp->state() == TcpState::time_wait);
+    ends_of_b.push_back(server->tcp->sent_until());
+    CHECK(hosts.a.sockets() == 0);
+    hosts.now += 1ms;
+  }
+  hosts.syn(1, from.port);  // With the sequence number 0, some time ago.
+  CHECK_FALSE(hosts.b.has_somebody(listener));
+  CHECK(listener.waiting.empty());
+  hosts.wire.packets.clear();
+  hosts.pass(3s);
+  CHECK(hosts.b.sockets() == 1);
 }
 
 TEST_CASE("there is no way to other subnets, groups, ourselves or port 0") {
@@ -209,7 +245,7 @@ TEST_CASE("there is no way to other subnets, groups, ourselves or port 0") {
                                 {a_address, port},
                                 {b_address, 0},
                                 {*Ipv6Address::from_text("fd00::1"), port}}) {
-    CHECK(hosts.a.connect(socket, place).error() == TcpRefusal::no_route);
+    CHECK(hosts.a.connect(socket, place, hosts.now).error() == TcpRefusal::no_route);
   }
 }
 

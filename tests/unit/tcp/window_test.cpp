@@ -6,7 +6,10 @@
 namespace verbena::test {
 
 using namespace std::chrono_literals;
+using inet::RetransmissionTimeout;
+using inet::TcpHeader;
 using inet::TcpSettings;
+using inet::TcpVerdict;
 
 namespace {
 
@@ -84,6 +87,73 @@ TEST_CASE("a closed window is probed for as long as the peer answers") {
       },
       5min));
   CHECK(read == pattern(6000));
+}
+
+TEST_CASE("what a closed window refused is sent again as soon as it opens") {
+  // The probes are a minute apart by now; what is sent must not wait for the next one.
+  TcpPair pair(TcpPair::settings_of_a(), small_receiver());
+  pair.open();
+  const Bytes sent = pattern(4100);
+  pair.a.write(sent);
+  pair.advance(5min);
+  CHECK(pair.a.unacknowledged_bytes() > 0);
+  pair.log.clear();
+  const Time start = pair.now;
+  Bytes read = TcpPair::read(pair.b);
+  CHECK(pair.run(
+      [&] {
+        const Bytes piece = TcpPair::read(pair.b);
+        read.insert(read.end(), piece.begin(), piece.end());
+        return pair.a.unacknowledged_bytes() == 0;
+      },
+      1s));
+  CHECK(read == sent);
+  CHECK(pair.now - start < 200ms);
+  CHECK(pair.a.retransmission_timeout() == RetransmissionTimeout::min_default);
+}
+
+TEST_CASE("two that don't read hear of each other's windows") {
+  // Each has sent a byte beyond the other's window, and must not tell its own from there: the other
+  // would refuse the segment.
+  TcpSettings a = TcpPair::settings_of_a();
+  a.receive_buffer_bytes = 4000;
+  TcpPair pair(a, small_receiver());
+  pair.open();
+  pair.a.write(pattern(6000, 1));
+  pair.b.write(pattern(6000, 2));
+  pair.advance(1min);
+  CHECK(pair.a.statistics().window_probes > 0);
+  CHECK(pair.b.statistics().window_probes > 0);
+  Bytes read = TcpPair::read(pair.a);
+  CHECK(pair.run(
+      [&] {
+        const Bytes piece = TcpPair::read(pair.a);
+        read.insert(read.end(), piece.begin(), piece.end());
+        return read.size() == 6000 && pair.b.unacknowledged_bytes() == 0;
+      },
+      1s));
+  CHECK(read == pattern(6000, 2));
+  CHECK(pair.a.unacknowledged_bytes() > 0);
+}
+
+TEST_CASE("a window that is open a little is used after a while") {
+  // RFC 9293, 3.8.6.2.1: sending little is silly, sending nothing is worse.
+  TcpPair pair;
+  pair.open();
+  pair.a.write(pattern(100));
+  pair.advance(100ms);
+  constexpr std::uint16_t little = 80;
+  constexpr unsigned scale = 8;  // Of b's buffer of 256 KiB.
+  CHECK(pair.deliver(true, pair.forged(true, TcpHeader::flag_ack, 1, 101, {}, little)) ==
+        TcpVerdict::accepted);
+  pair.network = [](const Sent&) { return TcpPair::Fate{}; };
+  pair.a.write(pattern(5000));
+  pair.log.clear();
+  pair.settle();
+  CHECK(pair.log.empty());
+  pair.advance(1500ms);
+  REQUIRE(pair.log.size() == 1);
+  CHECK(pair.log[0].payload_bytes == little * scale);
 }
 
 TEST_CASE("a closed window of a dead peer is given up") {

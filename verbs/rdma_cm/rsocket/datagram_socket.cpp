@@ -140,7 +140,8 @@ void DatagramQp::post_receive(std::uint64_t index) {
   ibv_post_recv(id_->qp, &wr, &bad);
 }
 
-ibv_ah* DatagramQp::create_ah(const Gid& remote) {
+ibv_ah* DatagramQp::create_ah(const sockaddr& to) {
+  const Gid remote = rdma_cm::remote_from(rdma_cm::CmId::of(id_), to);
   ibv_ah_attr attr{};
   std::memcpy(attr.grh.dgid.raw, remote.bytes.data(), remote.bytes.size());
   attr.grh.sgid_index = rdma_cm::CmId::of(id_).path.gid_index;
@@ -323,7 +324,7 @@ void DatagramSocket::on_udp(std::span<const std::byte> bytes, const sockaddr& fr
   const std::uint32_t qpn = header.qpn.value() & qpn_mask;
   if ((*peer)->ah == nullptr) {
     // Where its GIDs are is where it is: the address of this datagram.
-    (*peer)->ah = (*peer)->qp->create_ah(rdma_cm::gid_of(from));
+    (*peer)->ah = (*peer)->qp->create_ah(from);
   }
   (*peer)->qpn = qpn;
   if (header.operation == static_cast<std::uint8_t>(Operation::data)) {

@@ -32,7 +32,7 @@ class DatagramQp {
   [[nodiscard]] std::uint32_t qpn() const { return id_->qp->qp_num; }
   /// Header and data.
   [[nodiscard]] std::size_t bytes_max() const { return bytes_max_; }
-  [[nodiscard]] ibv_ah* create_ah(const Gid& remote);
+  [[nodiscard]] ibv_ah* create_ah(const sockaddr& to);
   /// EAGAIN if the send queue is full.
   [[nodiscard]] Errno send(ibv_ah* ah, std::uint32_t qpn, const DatagramHeader& header,
                            std::span<const iovec> parts);
