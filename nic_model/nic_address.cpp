@@ -1,6 +1,7 @@
 // Address handles, multicast groups, and what ports are told of them.
 
 #include "nic_model/nic_impl.h"
+#include "nic_model/own_multicast.h"
 #include "proto/roce/gid.h"
 #include "proto/roce/sport.h"
 
@@ -56,6 +57,8 @@ Result<void, NicError> Nic::attach_multicast(Qp& qp, const Gid& group) {
   }
   return {};
 }
+
+void block_own_multicast(Qp& qp) { qp.blocks_own_multicast = true; }
 
 Result<void, NicError> Nic::detach_multicast(Qp& qp, const Gid& group) {
   if (!impl_->multicast.is_attached(group, qp)) {

@@ -37,6 +37,14 @@ bool is_in_table(const NicConfig& config, const roce::RoceFrame& frame) {
   });
 }
 
+/// Whether a queue pair sent this datagram itself, and doesn't want it back.
+bool is_unwanted(const NicConfig& config, const Qp& qp, const roce::RoceFrame& frame,
+                 const ib::PacketView& packet) {
+  return qp.blocks_own_multicast && packet.info().service == service_of(qp.type) &&
+         packet.deth().source_qpn() == qp.qpn &&
+         std::ranges::find(config.gids, frame.source, &GidEntry::gid) != config.gids.end();
+}
+
 bool is_on_vlan(const NicConfig& config, const roce::RoceFrame& frame) {
   return std::ranges::any_of(
       config.gids, [&](const GidEntry& entry) { return entry.vlan.value_or(0) == vlan_of(frame); });
@@ -133,8 +141,16 @@ RxVerdict Nic::Impl::dispatch_to_group(Time now, const roce::RoceFrame& frame,
     return RxVerdict::drop(RxCheck::qp, Counter::rx_drop_unknown_qp, to_value(qpn_multicast),
                            to_value(packet.dest_qpn()));
   }
+  const auto members = multicast.members(frame.destination);
+  if (std::ranges::all_of(members,
+                          [&](const Qp* qp) { return is_unwanted(config, *qp, frame, packet); })) {
+    return {};
+  }
   RxVerdict verdict = RxVerdict::drop(RxCheck::qp, Counter::rx_drop_unknown_qp);
-  for (Qp* const qp : multicast.members(frame.destination)) {
+  for (Qp* const qp : members) {
+    if (is_unwanted(config, *qp, frame, packet)) {
+      continue;
+    }
     const RxVerdict one = deliver(now, *qp, frame, packet);
     qp->count_received(frame.packet.size(), one.counter);
     if (verdict.kind == RxVerdict::Kind::accepted) {

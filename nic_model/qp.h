@@ -140,6 +140,9 @@ class Qp {
   std::optional<Way> alternate;
   bool path_mig_err_told = false;
 
+  /// See own_multicast.h.
+  bool blocks_own_multicast = false;
+
   /// Of the send queue; answers to the peer are not held back.
   Pacer pacer;
   /// A half of the transport that had no turn because the other's did not come to its end.

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 
+#include "nic_model/own_multicast.h"
 #include "ports/log.h"
 #include "verbs/ah.h"
 #include "verbs/cq.h"
@@ -141,9 +142,15 @@ std::uint64_t offered_send_ops(Context& context, ibv_qp_type type) {
   return ops;
 }
 
-/// `send_ops`: the operations for the extended way to post, if the program asked for it.
-Created<ibv_qp> create_qp(ibv_pd* base_pd, ibv_qp_init_attr& attr,
-                          std::optional<std::uint64_t> send_ops) {
+/// What an extended creation asks for beyond ibv_qp_init_attr.
+struct Extension {
+  /// The operations for the extended way to post, if it is wanted.
+  std::optional<std::uint64_t> send_ops;
+  bool blocks_own_multicast = false;
+};
+
+Created<ibv_qp> create_qp(ibv_pd* base_pd, ibv_qp_init_attr& attr, const Extension& extension) {
+  const auto& send_ops = extension.send_ops;
   const auto& pd = ProtectionDomain::of(base_pd);
   Context& context = pd.owner();
   if (context.is_dead()) {
@@ -190,6 +197,9 @@ Created<ibv_qp> create_qp(ibv_pd* base_pd, ibv_qp_init_attr& attr,
     return failed(errno_of(created));
   }
   qp->nic_qp = *created;
+  if (extension.blocks_own_multicast) {
+    context.engine().with_nic([&](nic::Nic&, Time) { nic::block_own_multicast(*qp->nic_qp); });
+  }
   qp->qp_base.qp_num = to_value(nic::qpn_of(**created));
   qp->qp_base.handle = qp->qp_base.qp_num;
   attr.cap = caps_to(nic::qp_caps(**created));
@@ -396,16 +406,27 @@ Created<ibv_qp> create_target(Context& context, ibv_qp_init_attr_ex& attr) {
   return &qp.release()->qp_base;
 }
 
+/// Of ibv_qp_create_flags.
+std::uint32_t offered_create_flags(Context& context, ibv_qp_type type) {
+  // What the kernel calls IB_DEVICE_BLOCK_MULTICAST_LOOPBACK. The program isn't told of it: its
+  // headers don't name it.
+  constexpr std::uint32_t block_multicast_loopback = 1U << 22;
+  const bool blocks = (context.engine().peek().profile().cap_flags & block_multicast_loopback) != 0;
+  return blocks && type == IBV_QPT_UD ? IBV_QP_CREATE_BLOCK_SELF_MCAST_LB : 0;
+}
+
 Created<ibv_qp> create_extended(ibv_context* context, ibv_qp_init_attr_ex& attr) {
   const auto asks_for = [&](std::uint32_t bit) { return (attr.comp_mask & bit) != 0; };
-  std::optional<std::uint64_t> send_ops;
+  Extension extension;
   if (asks_for(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)) {
-    send_ops = attr.send_ops_flags;
+    extension.send_ops = attr.send_ops_flags;
   }
+  const std::uint32_t flags = asks_for(IBV_QP_INIT_ATTR_CREATE_FLAGS) ? attr.create_flags : 0;
   if ((attr.comp_mask & ~supported_init_attrs) != 0 ||
-      (asks_for(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0)) {
+      (flags & ~offered_create_flags(Context::of(context), attr.qp_type)) != 0) {
     return failed(EOPNOTSUPP);
   }
+  extension.blocks_own_multicast = (flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB) != 0;
   if (attr.qp_type == IBV_QPT_XRC_RECV) {
     return create_target(Context::of(context), attr);
   }
@@ -413,7 +434,7 @@ Created<ibv_qp> create_extended(ibv_context* context, ibv_qp_init_attr_ex& attr)
     return failed(EINVAL);
   }
   // The extended struct begins with the members of the plain one.
-  return create_qp(attr.pd, reinterpret_cast<ibv_qp_init_attr&>(attr), send_ops);
+  return create_qp(attr.pd, reinterpret_cast<ibv_qp_init_attr&>(attr), extension);
 }
 
 }  // namespace
@@ -446,7 +467,7 @@ VERBENA_EXPORT ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
   if (is_real(pd)) {
     return real_verbs().ibv_create_qp(pd, attr);
   }
-  return create_or_null([&] { return verbs::create_qp(pd, *attr, std::nullopt); });
+  return create_or_null([&] { return verbs::create_qp(pd, *attr, {}); });
 }
 
 VERBENA_EXPORT int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {

@@ -3,12 +3,27 @@ of them."""
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
+from hosts import Host, Pair
+
 # What ibv_asyncwatch prints for an event of the port or the device: its number in ibv_event_type.
 EVENTS = {"port_err": 10, "port_active": 9, "device_fatal": 8, "gid_change": 18}
+
+
+def start_busy(host: Host) -> Pair:
+    """A transfer that goes on and on, whose client has told of its queue pair."""
+    pair = host.start_endless("ib_write_bw")
+
+    def has_told() -> bool:
+        told = host.verbena_command("counters", "--json", "--pid", str(pair.client.pid))
+        return any(device["counters"]["rcvd_pkts"] > 0 for device in json.loads(told.out or "[]"))
+
+    pair.client.wait_until(has_told, "telling of its queue pair")
+    return pair
 
 
 @pytest.mark.parametrize("event", EVENTS)
@@ -24,7 +39,7 @@ def test_a_program_hears_of_it(host, event):
 
 def test_queue_pairs_fail(host):
     """A transfer that goes on and on ends with an error as soon as its queue pair fails."""
-    pair = host.start_endless("ib_write_bw")
+    pair = start_busy(host)
     host.verbena_command("inject", "qp_fatal", "--pid", str(pair.client.pid)).succeed()
     pair.client.wait()
     assert pair.client.status != 0, pair.report()
@@ -51,7 +66,7 @@ def test_a_queue_pair_that_nobody_has_is_an_error(host):
     assert refused.status == 1, refused.report()
     assert f"process {program.pid} has no queue pair" in refused.err, refused.report()
     program.kill()
-    pair = host.start_endless("ib_write_bw")
+    pair = start_busy(host)
     target = ["--pid", str(pair.client.pid)]
     refused = host.verbena_command("inject", "qp_fatal", "--qpn", "0xabcdef", *target)
     assert refused.status == 1, refused.report()

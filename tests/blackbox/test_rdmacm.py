@@ -188,9 +188,9 @@ def test_libfabric(host, check):
     assert re.search(r"^1m +20 ", client.out, re.M), client.report()
 
 
-@pytest.mark.parametrize("options", ["", "-p 0x2"])
+@pytest.mark.parametrize("options", ["", "-p 0x2", "-l"])
 def test_mckey(host, options):
-    """A sender and a receiver of a multicast group."""
+    """A sender and a receiver of a multicast group; -l: whose own datagrams don't come back."""
     common = ["stdbuf", "-oL", "mckey", "-m", "239.77.1.1", "-b", "127.0.0.1", "-C", "20", "-S",
               "200", *options.split()]
     receiver = host.start(*common)
@@ -199,6 +199,14 @@ def test_mckey(host, options):
     sender.succeed()
     receiver.succeed()
     assert "data transfers complete" in receiver.out, receiver.report()
+
+
+def test_a_device_that_gives_senders_their_own_datagrams_back_says_so(host):
+    """Linux' rxe has no such choice."""
+    program = host.run("mckey", "-m", "239.77.1.1", "-b", "127.0.0.1", "-l",
+                       options=["--profile", "rxe"])
+    assert program.status not in (0, None), program.report()
+    assert "unable to create QP: Operation not supported" in program.err, program.report()
 
 
 @pytest.mark.parametrize("tool", ["ib_send_bw", "ib_send_lat", "ib_write_bw", "ib_write_lat",

@@ -1,6 +1,7 @@
 // Multicast: who gets a copy, and what keeps a queue pair out.
 #include <catch2/catch.hpp>
 
+#include "nic_model/own_multicast.h"
 #include "proto/roce/decap.h"
 #include "proto/roce/gid.h"
 #include "tests/unit/ib_bth_unreliable/datagrams.h"
@@ -51,6 +52,29 @@ TEST_CASE("one queue pair without a receive request doesn't keep the others from
   pair.post(Side::a, sender, to_group(pair.a, pair.a.send(9, {0, 1})));
   pair.run_until_idle();
   CHECK(pair.b.completions() == Lines{"2 recv success +41"});
+}
+
+TEST_CASE("a queue pair that doesn't want its own datagrams back gets everybody else's") {
+  Pair pair;
+  nic::Qp& sender = ready_ud(pair, Side::a);
+  nic::Qp& neighbour = ready_ud(pair, Side::a);
+  nic::block_own_multicast(sender);
+  nic::block_own_multicast(neighbour);
+  nic::Qp& other_host = ready_ud(pair, Side::b);
+  REQUIRE(pair.a.nic.attach_multicast(sender, group()));
+  REQUIRE(pair.a.nic.attach_multicast(neighbour, group()));
+  pair.post_recv(Side::a, sender, 1, {{0, 512}});
+  pair.post_recv(Side::a, neighbour, 2, {{512, 512}});
+  pair.post(Side::a, sender, to_group(pair.a, pair.a.send(9, {0, 100})));
+  pair.run_until_idle();
+  // A port gives a host its own frames to groups, too.
+  static_cast<void>(pair.a.nic.on_frame(pair.now(), pair.log()[0].frame));
+  CHECK(pair.a.completions() == Lines{"9 send success", "2 recv success +140"});
+  // The number alone doesn't make it the same queue pair.
+  CHECK(nic::qpn_of(other_host) == nic::qpn_of(sender));
+  pair.post(Side::b, other_host, to_group(pair.b, pair.b.send(9, {0, 100})));
+  pair.run_until_idle();
+  CHECK(pair.a.completions() == Lines{"1 recv success +140"});
 }
 
 TEST_CASE("a group is told to the port with its first queue pair and with its last") {
