@@ -17,7 +17,7 @@ import time
 import pytest
 
 import hosts
-from guest_limits import BUILD_LIMIT_S, GUEST_LIMIT_S
+from guest_limits import BUILD_LIMIT_S, GUEST_LIMIT_S, XCHECK_LIMIT_S
 from guest_steps import Guest
 from programs import compiled
 from tools.tshark_iwarp import look_at
