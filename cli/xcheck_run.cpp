@@ -40,9 +40,11 @@ constexpr unsigned wire_mtu_short = 1500;
 /// What fits the frames of most networks.
 constexpr unsigned path_mtu_default = 1024;
 /// The whole matrix takes about a minute against an emulated guest, and several times as long where
-/// the machine is busy: only what hangs takes so long.
+/// the machine is busy: only what hangs takes so long. The guest's side ends a bit earlier, and
+/// says so.
 constexpr seconds matrix_limit{600};
 constexpr seconds alone_limit{300};
+constexpr seconds guest_ends_earlier{20};
 
 using Error = std::unexpected<std::string>;
 
