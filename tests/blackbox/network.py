@@ -86,6 +86,10 @@ class Station(hosts.Host):
         return [*self.inside, "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}",
                 "--clear-groups", *capabilities, "--no-new-privs"]
 
+    def speak_iwarp(self) -> None:
+        del self.variables["VERBENA_ACK_TIMEOUT_MIN_MS"]  # TCP has timers of its own.
+        self.variables["VERBENA_TRANSPORT"] = "iwarp"
+
     def give_up_capabilities(self) -> None:
         self.prefix = self._prefix_with(["--bounding-set=-all"])
 

@@ -13,7 +13,7 @@ from rdmacm import connect
 def cable(tmp_path):
     the_cable = Cable(tmp_path)
     for station in (the_cable.a, the_cable.b):
-        station.variables["VERBENA_TRANSPORT"] = "iwarp"
+        station.speak_iwarp()
     yield the_cable
     the_cable.close()
 
