@@ -252,14 +252,19 @@ void connect_to_nobody(struct side* side) {
 // ENOTSUPP of Linux, which isn't for programs.
 enum { kernel_not_supported = 524 };
 
-// 239.86.69.82 (RFC 2365: administratively scoped), and ff15::5645:52 (RFC 4291, 2.7: not
-// assigned by anybody, for use within a site).
+// 239.86.x.y (RFC 2365: administratively scoped), and ff15::5645:xy (RFC 4291, 2.7: not assigned by
+// anybody, for use within a site). Each case has a group of its own: what was sent to that of the
+// one before may arrive when this one's members are there.
 static struct sockaddr_storage group_address(const struct side* side) {
   struct sockaddr_storage address = {.ss_family = side->manager->own.ss_family};
+  const uint16_t number = (uint16_t)side->number;
   if (address.ss_family == AF_INET) {
-    ((struct sockaddr_in*)&address)->sin_addr.s_addr = htonl(0xef564552);
+    ((struct sockaddr_in*)&address)->sin_addr.s_addr = htonl(0xef560000 | number);
   } else {
-    inet_pton(AF_INET6, "ff15::5645:52", &((struct sockaddr_in6*)&address)->sin6_addr);
+    struct in6_addr* const group = &((struct sockaddr_in6*)&address)->sin6_addr;
+    inet_pton(AF_INET6, "ff15::5645:0", group);
+    group->s6_addr[14] = (uint8_t)(number >> 8);
+    group->s6_addr[15] = (uint8_t)number;
   }
   return address;
 }

@@ -1,6 +1,7 @@
 // Lines of text over TCP, each answered by one: how two roles keep in step.
 #pragma once
 
+#include <stdint.h>
 #include <stdio.h>
 #include <sys/socket.h>
 
@@ -20,6 +21,8 @@ int listen_at(const char* address);
 struct control {
   FILE* in;
   FILE* out;
+  // Begun over it so far: both ends count alike.
+  uint32_t cases;
 };
 
 // Connects, trying again for connect_limit_s while nobody listens. Returns 0 if nobody ever did.

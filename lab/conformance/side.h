@@ -7,6 +7,8 @@
 
 struct side {
   const struct wire_case* what;
+  // Of the case, the same at both ends.
+  uint32_t number;
   struct device* device;
   struct manager* manager;
   struct endpoint end;

@@ -459,7 +459,11 @@ static int run_steps(struct side* side, struct control* control) {
 int run_wire_case(struct device* device, struct manager* manager, const struct wire_case* what,
                   struct control* control, char outcome[outcome_bytes_max]) {
   outcome[0] = '\0';
-  struct side side = {.what = what, .device = device, .manager = manager, .outcome = outcome};
+  struct side side = {.what = what,
+                      .number = ++control->cases,
+                      .device = device,
+                      .manager = manager,
+                      .outcome = outcome};
   if (what->by_cm && manager->listener != NULL) {
     drain_events(manager);
   }

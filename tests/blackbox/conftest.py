@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 
 import pytest
 
@@ -28,7 +29,9 @@ PROGRAMS = {
 
 
 def pytest_sessionstart() -> None:
-    """A missing program is an error, never a reason to skip."""
+    """A missing program is an error, never a reason to skip. Programs inherit that a signal is
+    ignored, as a shell ignores SIGINT for what it starts in the background: here it works."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     missing = sorted(package for package, programs in PROGRAMS.items()
                      if not all(shutil.which(program) for program in programs))
     if missing:
