@@ -401,9 +401,20 @@ Result<std::vector<FabricMember>, std::string> list_members(const std::string& p
 
 Result<void, std::string> send_injection(const std::string& path, std::uint32_t slot,
                                          const Injection& injection) {
-  if (const int sent = Doorbell::send(injection, bell_path(path, slot)); sent < 0) {
+  // A doorbell holds few rings (unix(7), max_dgram_qlen). Its owner takes them when it has its
+  // turn.
+  constexpr Duration patience = std::chrono::seconds(5);
+  constexpr Duration pause = std::chrono::milliseconds(10);
+  int sent = Doorbell::send(injection, bell_path(path, slot));
+  for (Duration waited{}; sent == -EAGAIN && waited < patience; waited += pause) {
+    static_cast<void>(sys::poll(nullptr, 0, pause));
+    sent = Doorbell::send(injection, bell_path(path, slot));
+  }
+  if (sent < 0) {
     return std::unexpected(fmt::format("can't reach the process in slot {} of {}: {}", slot, path,
-                                       sys::error_text(-sent)));
+                                       sent == -EAGAIN
+                                           ? "it doesn't look at its doorbell. Is it stopped?"
+                                           : sys::error_text(-sent)));
   }
   return {};
 }

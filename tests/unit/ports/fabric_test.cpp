@@ -6,9 +6,11 @@
 #include <sys/stat.h>
 
 #include <array>
+#include <atomic>
 #include <barrier>
 #include <cerrno>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -357,6 +359,33 @@ TEST_CASE("nonsense in the tables names nobody") {
     poke(path, offset, prng.next());
     CHECK(fabric->owner_of(qpn) == SlotLife{});
   }
+}
+
+TEST_CASE("an injection waits until a doorbell that is full has room") {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "a.fabric";
+  auto member = join(path);
+  Doorbell& bell = member->doorbell();
+  constexpr int more_than_it_holds = 1000;
+  for (int i = 0; i < more_than_it_holds; ++i) {
+    bell.ring_self();
+  }
+  const Injection injection{.event = nic::AsyncEventType::port_err, .qpn = std::nullopt};
+  REQUIRE(Doorbell::send(injection, bell_path(path, 0)) == -EAGAIN);
+  std::atomic<bool> is_sent = false;
+  std::optional<Injection> taken;
+  std::thread owner([&] {
+    while (!taken && !is_sent) {
+      bell.drain();
+      taken = bell.take_injection();
+    }
+  });
+  const auto sent = send_injection(path, 0, injection);
+  is_sent = true;
+  owner.join();
+  CHECK(sent);
+  bell.drain();
+  CHECK((taken || bell.take_injection()));
 }
 
 TEST_CASE("only a sleeper is woken, and its doorbell rings once") {
