@@ -9,9 +9,11 @@ import struct
 import pytest
 
 import link_peer
+from hosts import Pair
 from link_peer import DatagramPeer, StreamPeer
 from network import check_wire, fields_of
 from rdmacm import connect
+from rough_pingpong import check_exchanges
 
 A, B = "10.7.0.1", "10.7.0.2"
 A6, B6 = "fd00:7::1", "fd00:7::2"
@@ -41,13 +43,17 @@ def wire(host, tmp_path):
     return Wire(host, tmp_path)
 
 
-def pingpong(wire: Wire, row: str, *arguments: str, options=()):
+def start_pingpong(wire: Wire, row: str, *arguments: str, options=()) -> Pair:
     """Their TCP connection goes by the loopback interface, all else by the link."""
     command = ["ibv_rc_pingpong", "-g", str(ROWS[row]), "-c", "-n", "100", *arguments]
     server, port = wire.host.start_server(*command, options=[*wire.a["options"], *options])
     client = wire.host.start(*command, "-p", str(port), "127.0.0.1",
                              options=[*wire.b["options"], *options])
-    for program in (client, server):
+    return Pair(server, client)
+
+
+def pingpong(wire: Wire, row: str, *arguments: str):
+    for program in start_pingpong(wire, row, *arguments):
         program.succeed()
         assert "invalid data" not in program.out, program.report()
 
@@ -59,8 +65,10 @@ def test_pingpong(wire, row, way):
 
 
 def test_pingpong_with_large_packets_and_losses(wire):
-    pingpong(wire, "IPv4", "-s", "100000", "-m", "4096",
-             options=["--mtu", "4096", "--loss", "1%"])
+    pair = start_pingpong(wire, "IPv4", "-s", "100000", "-m", "4096",
+                          options=["--mtu", "4096", "--loss", "1%"])
+    wire.host.wait_for_both(pair)
+    check_exchanges(pair, 100000, 100)
 
 
 @pytest.mark.parametrize("address", [A, A6])
