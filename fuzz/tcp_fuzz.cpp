@@ -94,6 +94,7 @@ class Target final : public TcpPacketSink {
  private:
   void step();
   // Calls of the program.
+  [[nodiscard]] Owner* open();
   void listen();
   void connect();
   void accept();
@@ -196,15 +197,25 @@ Owner* Target::any_owner() {
   return &*std::next(owners_.begin(), static_cast<std::ptrdiff_t>(index));
 }
 
-void Target::listen() {
+/// Null if there are as many sockets as there may be.
+Owner* Target::open() {
   Owner& owner = owners_.emplace_back();
   const auto socket = stack_.open(owner);
   if (!socket) {
     owners_.pop_back();
-    return;
+    return nullptr;
   }
   owner.socket = *socket;
   owner.socket->shares_port = input_.ConsumeBool();
+  return &owner;
+}
+
+void Target::listen() {
+  Owner* const opened = open();
+  if (opened == nullptr) {
+    return;
+  }
+  Owner& owner = *opened;
   const TcpPlace place{.address = own_addresses[input_.ConsumeBool() ? 1 : 0], .port = own_port};
   const auto backlog = input_.ConsumeIntegralInRange<std::size_t>(0, 5);
   if (!stack_.bind(*owner.socket, place) || !stack_.listen(*owner.socket, backlog)) {
@@ -213,14 +224,11 @@ void Target::listen() {
 }
 
 void Target::connect() {
-  Owner& owner = owners_.emplace_back();
-  const auto socket = stack_.open(owner);
-  if (!socket) {
-    owners_.pop_back();
+  Owner* const opened = open();
+  if (opened == nullptr) {
     return;
   }
-  owner.socket = *socket;
-  owner.socket->shares_port = input_.ConsumeBool();
+  Owner& owner = *opened;
   const std::size_t version = input_.ConsumeBool() ? 1 : 0;
   const TcpPlace place{.address = own_addresses[version],
                        .port = static_cast<std::uint16_t>(input_.ConsumeBool() ? 0 : own_port + 1)};
